@@ -1,0 +1,1 @@
+"""The hot loops, on arrays and scalars only."""

@@ -1,0 +1,1 @@
+"""Numba loops for the CPU."""

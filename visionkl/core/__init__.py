@@ -1,0 +1,1 @@
+"""What every layer shares: boxes, annotations, detections, errors, seeds."""

@@ -1,0 +1,82 @@
+"""Checks of what users pass in, with one sentence of complaint for all: what, who, what is accepted, what came."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.errors import DataError, UsageError
+
+
+def parameter_error(owner: str, name: str, accepted: str, got: Any) -> UsageError:
+    """Build the sentence in which a parameter is refused."""
+    return UsageError(f"The {name!r} parameter of {owner} must be {accepted}. Got {got!r} instead.")
+
+
+def check_number(
+    owner: str,
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    integer: bool = False,
+) -> Any:
+    """Return `value` if it is a finite number within `[low, high]`, and complain otherwise.
+
+    Examples
+    --------
+    >>> check_number("DPMDetector", "n_parts", 8, low=0, integer=True)
+    8
+    >>> check_number("DPMDetector", "n_parts", -1, low=0, integer=True)
+    Traceback (most recent call last):
+    visionkl.core.errors.UsageError: The 'n_parts' parameter of DPMDetector must be an integer ≥ 0. Got -1 instead.
+    """
+    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    fits = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
+    fits = fits and (low is None or value >= low) and (high is None or value <= high)
+    if not fits:
+        accepted = "an integer" if integer else "a number"
+        if low is not None and high is not None:
+            accepted += f" between {low:g} and {high:g}"
+        elif low is not None:
+            accepted += f" ≥ {low:g}"
+        elif high is not None:
+            accepted += f" ≤ {high:g}"
+        raise parameter_error(owner, name, accepted, value)
+    return value
+
+
+def check_choice(owner: str, name: str, value: Any, choices: Collection[Any]) -> Any:
+    """Return `value` if it is one of `choices`, and complain otherwise."""
+    if value not in choices:
+        raise parameter_error(owner, name, "one of " + ", ".join(map(repr, choices)), value)
+    return value
+
+
+def check_picture(image: npt.ArrayLike, owner: str = "image") -> npt.NDArray[Any]:
+    """Return a picture as an array `(rows, cols, 3)` of uint8 or float; grey ones get three equal channels.
+
+    Accepts `(rows, cols)`, `(rows, cols, 1)` and `(rows, cols, 3)` arrays with values 0..255.
+    """
+    picture = np.asarray(image)
+    if picture.dtype.kind not in "uif":
+        raise DataError(f"{owner}: a picture must be an array of numbers, not of {picture.dtype}.")
+    if picture.ndim == 3 and picture.shape[2] == 1:
+        picture = picture[:, :, 0]
+    if picture.ndim == 2:
+        picture = np.repeat(picture[:, :, None], 3, axis=2)
+    if picture.ndim != 3 or picture.shape[2] != 3:
+        raise DataError(
+            f"{owner}: a picture must have the shape (rows, cols) or (rows, cols, 3), not {picture.shape}."
+        )
+    if picture.shape[0] == 0 or picture.shape[1] == 0:
+        raise DataError(f"{owner}: the picture is empty (shape {picture.shape}).")
+    if picture.dtype.kind == "f" and not np.isfinite(picture).all():
+        raise DataError(f"{owner}: the picture holds NaN or infinite values.")
+    if picture.dtype != np.uint8 and picture.dtype.kind != "f":
+        if picture.min() < 0 or picture.max() > 255:
+            raise DataError(f"{owner}: integer pictures must lie in 0..255; this one spans {picture.min()}..{picture.max()}.")
+        picture = picture.astype(np.uint8)
+    return picture

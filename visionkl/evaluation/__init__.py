@@ -1,0 +1,1 @@
+"""How good a detector is: PASCAL VOC and COCO average precision."""

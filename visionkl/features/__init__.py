@@ -1,0 +1,1 @@
+"""Features: HOG and its pyramid."""

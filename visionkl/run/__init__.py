@@ -1,0 +1,1 @@
+"""The commands, each a story read from top to bottom."""
