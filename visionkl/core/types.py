@@ -255,7 +255,8 @@ class Detections:
         """
         corners = box_arithmetic.to_voc(self.boxes)
         return [
-            f"{image_id} {score:.6f} " + " ".join(f"{value:.4f}" for value in row)
+            # Nine digits give the score back to the last bit, so that reading results makes no new ties.
+            f"{image_id} {score:.9g} " + " ".join(f"{value:.6f}".rstrip("0").rstrip(".") for value in row)
             for score, row in zip(self.scores, corners, strict=True)
         ]
 

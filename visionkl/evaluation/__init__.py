@@ -1,1 +1,1 @@
-"""How good a detector is: PASCAL VOC and COCO average precision."""
+"""How good is a detector: the average precisions of PASCAL VOC and COCO, and the results files they score."""
