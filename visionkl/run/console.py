@@ -107,10 +107,10 @@ def run_command(
             sys.stdout.write(text + "\n")
         sys.stdout.flush()
         return 0
-    except SystemExit as end:  # --help and --print_config
+    except SystemExit as end:  # --help and --print-config
         return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
-        return _complain(name, "interrupted.", 130, debug)
+        return _complain(name, "interrupted; the files that are there are whole.", 130, debug)
     except VisionklError as error:
         return _complain(name, str(error), error.exit_code, debug)
     except BrokenPipeError:

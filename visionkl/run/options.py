@@ -117,6 +117,7 @@ def _build_parser(options_class: type, name: str, positional: str | None) -> jso
         formatter_class=HelpFormatter,
         exit_on_error=False,
         allow_abbrev=False,
+        print_config="--print-config",
     )
     _add_fields(parser, options_class)
     parser.add_argument(
@@ -125,6 +126,7 @@ def _build_parser(options_class: type, name: str, positional: str | None) -> jso
         metavar="FILE",
         help="YAML file with options; the command line wins over it.",
     )
+    parser._option_string_actions["--print-config"].help = "Print all options as YAML for --config and exit."
     _add_fields(parser, CommonOptions)
     return parser
 
