@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_import_contracts_are_kept():
     pytest.importorskip("importlinter", reason="import-linter comes with the extra 'dev'")
     call = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
-    done = subprocess.run([sys.executable, "-c", call, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-c", call, "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken" in done.stdout
 

@@ -1,9 +1,9 @@
 """Object detection and image classification with classical features and learned kernels, on a CPU.
 
 The data go one way. A **data set** hands out pictures with their labelled boxes. A picture becomes a pyramid
-of **features**. A **detector** matches its parts over the pyramid and returns `Detections`. The **evaluation**
-compares those with the labels and returns an average precision. The **report** draws what a person wants to
-look at.
+of **features**. A **detector** matches its parts over the pyramid and returns `Detections`. The
+**evaluation** compares those with the labels and returns an average precision. The **report** draws what a
+person wants to look at.
 
 >>> import visionkl as vkl
 >>> truth = vkl.Annotation([[10, 10, 60, 50]], ["bicycle"])
@@ -12,8 +12,8 @@ look at.
 1 detection: bicycle 1.200 at 12.0 9.0 61.0 52.0
 
 Everything in `__all__` is reached as `visionkl.<name>` and imported when it is first used, so that
-`import visionkl` costs a few milliseconds, and a program that only reads annotations never loads a compiler or
-a plotting library. Type checkers and editors read the same names from `__init__.pyi`; a test keeps the two
+`import visionkl` costs a few milliseconds, and a program that only reads annotations never loads a compiler
+or a plotting library. Type checkers and editors read the same names from `__init__.pyi`; a test keeps the two
 lists equal.
 """
 

@@ -1,0 +1,98 @@
+"""Runs in the peers' environment: reads one JSON request a line, answers with one JSON line.
+
+Each peer function takes its arrays and options, does its work once, and returns the seconds taken, measured
+around the peer's call alone. Reading arrays and shaping them as the peer wants them is not counted.
+"""
+
+import ctypes
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import skimage
+import skimage.feature
+
+FHOG_LIBRARY = Path(__file__).resolve().parent / ".peers" / "fhog.so"
+
+
+def dlib_pyramid(picture: np.ndarray, interval: int, cell_size: int, threads: int) -> float:
+    """Build dlib's HOG pyramid, with the octave of half cells."""
+    library = _fhog_library()
+    cells, levels = ctypes.c_long(), ctypes.c_int()
+    pixels = picture.ctypes.data_as(ctypes.c_void_p)
+    sizes = (*picture.shape[:2], interval, cell_size, threads)
+    return float(library.fhog_pyramid(pixels, *sizes, ctypes.byref(cells), ctypes.byref(levels)))
+
+
+@functools.cache
+def _fhog_library() -> ctypes.CDLL:
+    if not FHOG_LIBRARY.is_file():
+        raise RuntimeError("it was not compiled; 'python benchmarks/peers.py install' needs g++")
+    library = ctypes.CDLL(str(FHOG_LIBRARY))
+    library.fhog_pyramid.restype = ctypes.c_double
+    library.dlib_version.restype = ctypes.c_char_p
+    return library
+
+
+def skimage_hog(picture: np.ndarray, cell_size: int) -> float:
+    """Compute scikit-image's HOG of one scale: 9 unsigned orientations, blocks of 2 × 2 cells."""
+    options = {"pixels_per_cell": (cell_size, cell_size), "cells_per_block": (2, 2), "channel_axis": -1}
+    return _seconds(lambda: skimage.feature.hog(picture, orientations=9, feature_vector=False, **options))
+
+
+def opencv_hog(picture: np.ndarray, cell_size: int) -> float:
+    """Compute OpenCV's HOG of one scale: 9 unsigned orientations, blocks of 2 × 2 cells."""
+    rows, cols = (size // cell_size * cell_size for size in picture.shape[:2])
+    descriptor = cv2.HOGDescriptor(
+        (cols, rows), (2 * cell_size, 2 * cell_size), (cell_size, cell_size), (cell_size, cell_size), 9
+    )
+    cropped = np.ascontiguousarray(picture[:rows, :cols])
+    return _seconds(lambda: descriptor.compute(cropped))
+
+
+def opencv_nms(boxes: np.ndarray, scores: np.ndarray, overlap: float) -> float:
+    """Suppress overlapping boxes with OpenCV (intersection over union)."""
+    corner_and_size = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).astype(np.float64)
+    return _seconds(lambda: cv2.dnn.NMSBoxes(corner_and_size, scores, -np.inf, overlap))
+
+
+def version_for(function: str) -> str:
+    """Say which version of a peer a function uses; complains if that peer cannot run."""
+    if function.startswith("dlib"):
+        return _fhog_library().dlib_version().decode()
+    return cv2.__version__ if function.startswith("opencv") else skimage.__version__
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+@functools.lru_cache(maxsize=8)
+def _array(path: str) -> np.ndarray:
+    return np.load(path)
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    functions = {f.__name__: f for f in (dlib_pyramid, skimage_hog, opencv_hog, opencv_nms, version_for)}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            cv2.setNumThreads(request["options"].get("threads", 1))
+            arrays = {name: _array(path) for name, path in request["arrays"].items()}
+            answer = {"value": functions[request["function"]](**arrays, **request["options"])}
+        except Exception as error:  # the asking side reports it
+            answer = {"error": str(error) or type(error).__name__}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
