@@ -1,0 +1,57 @@
+"""Threads, settled in one place.
+
+Work is cut into tasks that run side by side in Python threads: the compiled loops and BLAS release the GIL. While they run, BLAS
+itself is held to one thread, so that `n_jobs` threads are all there are and no BLAS worker spins beside a compiled loop.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None) -> list[Result]:
+    """Call `function` on every task with at most `n_jobs` threads; results keep the order of the tasks.
+
+    Parameters
+    ----------
+    function : callable
+        Must release the GIL for most of its time to gain from threads.
+    tasks : iterable
+        Put the longest first: they are handed out in order as threads become free.
+    n_jobs : int, optional
+        Number of threads; all usable cores by default.
+
+    Examples
+    --------
+    >>> run_tasks(abs, [-1, 2, -3], n_jobs=2)
+    [1, 2, 3]
+    """
+    tasks = list(tasks)
+    n_threads = min(n_jobs or usable_cores(), len(tasks))
+    with _blas().limit(limits=1, user_api="blas"):
+        if n_threads <= 1:
+            return [function(task) for task in tasks]
+        return list(_pool(n_threads).map(function, tasks))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    # Looking for the loaded libraries takes milliseconds, so it is done once.
+    return ThreadpoolController()
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="visionkl")

@@ -1,0 +1,40 @@
+"""Filter banks: the responses of all filters of a model on a level of the pyramid.
+
+Filters of equal size form a group and are computed together. A group's responses are `(rows, cols, n)`: the filters of one place
+lie side by side, which is how the distance transform wants them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.backend.cpu.filters import correlate, stack_filters
+
+Level = npt.NDArray[np.float32]
+
+
+class DenseFilters:
+    """Filters applied to plain HOG cells.
+
+    Parameters
+    ----------
+    filters : sequence of ndarray of float32, each of shape (rows, cols, 32)
+
+    Attributes
+    ----------
+    groups : list of tuple of int
+        The numbers of the filters in each group.
+    """
+
+    def __init__(self, filters: Sequence[npt.NDArray[np.float32]]) -> None:
+        by_size: dict[tuple[int, int], list[int]] = {}
+        for number, filter_ in enumerate(filters):
+            by_size.setdefault(filter_.shape[:2], []).append(number)
+        self.groups = [tuple(numbers) for numbers in by_size.values()]
+        self._sizes = list(by_size)
+        self._stacked = [stack_filters(np.stack([filters[i] for i in group])) for group in self.groups]
+
+    def responses(self, level: Level, group: int) -> npt.NDArray[np.float32]:
+        """Responses `(places down, places across, n)` of one group where its filters fit wholly into the level."""
+        return correlate(level, self._stacked[group], self._sizes[group])

@@ -1,0 +1,173 @@
+"""The HOG pyramid: a picture's HOG cells at all scales, so that filters of one size find objects of every size (METHODS §10).
+
+Levels
+------
+An octave has `interval` levels, each `2 ** (1 / interval)` times smaller than the one before. The first octave is computed on
+cells of half the edge, that is at twice the resolution: parts are sought there, one octave finer than their root filter. With
+`extra_octave` one more, at a quarter of the edge, comes before it, which lets roots be found at twice the resolution: for small
+objects. The pyramid ends where the picture's shorter side falls below five cells.
+
+`scales[i]` tells how many times finer than the plain picture's cells level `i` is: a cell of level `i` covers
+`cell_size / scales[i]` pixels.
+
+Resampling
+----------
+The first level of each octave chain is shrunk from the picture itself by area averaging, the further octaves by halving the one
+before; see `visionkl.backend.cpu.resample`. These are the published models' rules, and the result agrees with theirs to 2e-7.
+
+Padding
+-------
+Each level is framed by `padding` cells of zeros (and one cell more for the ring that HOG drops), whose truncation channel is 1,
+so that objects reaching outside the picture can be found. A smaller frame is a view into a larger one: `FeaturePyramid.framed`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.backend.cpu import hog as kernel
+from visionkl.backend.cpu.resample import shrink
+from visionkl.backend.threads import run_tasks
+from visionkl.core.errors import UsageError
+from visionkl.core.validation import check_number
+from visionkl.features.hog import N_CHANNELS, TRUNCATION, as_planes, check_cell_size
+
+# The pyramid goes on while the shorter side has this many cells.
+_SMALLEST_CELLS = 5
+
+
+@dataclass(frozen=True)
+class FeaturePyramid:
+    """HOG cells of one picture at all scales.
+
+    Parameters
+    ----------
+    levels : tuple of ndarray of float32, each of shape (rows, cols, 32)
+        Framed by `padding + 1` cells on every side.
+    scales : ndarray of float64, shape (n_levels,)
+        A cell of level `i` covers `cell_size / scales[i]` pixels.
+    cell_size, interval : int
+    padding : tuple of int
+        `(rows, cols)` of cells around each level.
+    image_size : tuple of int
+        `(width, height)` of the picture.
+    """
+
+    levels: tuple[npt.NDArray[np.float32], ...]
+    scales: npt.NDArray[np.float64]
+    cell_size: int
+    interval: int
+    padding: tuple[int, int]
+    image_size: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def framed(self, padding: tuple[int, int]) -> FeaturePyramid:
+        """Return the same pyramid with a smaller frame: views, nothing is copied."""
+        rows, cols = self.padding[0] - padding[0], self.padding[1] - padding[1]
+        if rows < 0 or cols < 0:
+            raise UsageError(f"framed: the pyramid was padded by {self.padding} cells only; {padding} is more.")
+        levels = tuple(level[rows : level.shape[0] - rows, cols : level.shape[1] - cols] for level in self.levels)
+        return replace(self, levels=levels, padding=padding)
+
+    def from_level(self, first: int) -> FeaturePyramid:
+        """Return the pyramid without its first levels."""
+        return replace(self, levels=self.levels[first:], scales=self.scales[first:])
+
+
+def feature_pyramid(
+    image: npt.ArrayLike,
+    *,
+    cell_size: int = 8,
+    interval: int = 10,
+    padding: tuple[int, int] = (0, 0),
+    extra_octave: bool = False,
+    n_jobs: int | None = None,
+) -> FeaturePyramid:
+    """Compute the HOG pyramid of a picture.
+
+    Parameters
+    ----------
+    image : array_like, shape (rows, cols) or (rows, cols, 3)
+        Grey or colour picture with values 0..255.
+    cell_size : int
+        Edge of a cell in pixels at scale 1; a multiple of 4 (8 with `extra_octave` leaves cells of 2 pixels).
+    interval : int
+        Levels an octave.
+    padding : tuple of int
+        `(rows, cols)` of cells added around each level.
+    extra_octave : bool
+        Start one octave finer, to place roots at twice the resolution.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+
+    Returns
+    -------
+    FeaturePyramid
+
+    Examples
+    --------
+    >>> pyramid = feature_pyramid(np.zeros((375, 500, 3), np.uint8), padding=(6, 11))
+    >>> len(pyramid), pyramid.levels[0].shape, pyramid.levels[10].shape
+    (43, (106, 147, 32), (59, 85, 32))
+    """
+    check_cell_size("feature_pyramid", cell_size)
+    finest = cell_size // (4 if extra_octave else 2)
+    if cell_size % 4 or finest < 2 or finest % 2:
+        raise UsageError(
+            f"The 'cell_size' parameter of feature_pyramid must be a multiple of {8 if extra_octave else 4}. "
+            f"Got {cell_size} instead."
+        )
+    check_number("feature_pyramid", "interval", interval, low=1, integer=True)
+    planes = as_planes(image, "feature_pyramid")
+    rows, cols = planes.shape[1:]
+    n_plain = max(interval, 1 + math.floor(interval * math.log2(min(rows, cols) / (_SMALLEST_CELLS * cell_size))))
+    finer_octaves = [4, 2] if extra_octave else [2]
+    first_plain = interval * len(finer_octaves)
+    scales = np.empty(first_plain + n_plain)
+    levels: list[npt.NDArray[np.float32] | None] = [None] * len(scales)
+
+    def compute_chain(start: int) -> None:
+        """All levels whose scale is a power of two times that of plain level `start`."""
+        scale = 2.0 ** (-start / interval)
+        shrunk = shrink(planes, _rounded(rows * scale), _rounded(cols * scale))
+        magnitude, orientation = kernel.gradients(shrunk)
+        for octave, finer in enumerate(finer_octaves):
+            number = octave * interval + start
+            levels[number] = _framed_cells(magnitude, orientation, cell_size // finer, padding)
+            scales[number] = finer * scale
+        for plain in range(start, n_plain, interval):
+            if plain > start:
+                shrunk = shrink(shrunk, _rounded(shrunk.shape[1] * 0.5), _rounded(shrunk.shape[2] * 0.5))
+                magnitude, orientation = kernel.gradients(shrunk)
+            levels[first_plain + plain] = _framed_cells(magnitude, orientation, cell_size, padding)
+            scales[first_plain + plain] = 2.0 ** (-plain / interval)
+
+    run_tasks(compute_chain, range(interval), n_jobs)
+    complete = tuple(level for level in levels if level is not None)
+    return FeaturePyramid(complete, scales, cell_size, interval, padding, (cols, rows))
+
+
+def _framed_cells(
+    magnitude: npt.NDArray[np.float32],
+    orientation: npt.NDArray[np.int32],
+    cell_size: int,
+    padding: tuple[int, int],
+) -> npt.NDArray[np.float32]:
+    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(*magnitude.shape, cell_size))
+    top, left = padding[0] + 1, padding[1] + 1
+    level = np.zeros((n_rows + 2 * top, n_cols + 2 * left, N_CHANNELS), np.float32)
+    for outside in (np.s_[:top], np.s_[top + n_rows :], np.s_[:, :left], np.s_[:, left + n_cols :]):
+        level[outside][..., TRUNCATION] = 1
+    kernel.cells_into(magnitude, orientation, cell_size, level, top, left)
+    return level
+
+
+def _rounded(value: float) -> int:
+    # Halves go up; a picture never vanishes.
+    return max(int(value + 0.5), 1)
