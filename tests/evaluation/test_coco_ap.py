@@ -185,7 +185,7 @@ def test_both_doors_agree_where_the_areas_are_those_of_the_boxes(tmp_path_factor
 
 def test_complaints_about_detections():
     data = Dataset("made up", ("car",), [])
-    with pytest.raises(UsageError, match="'bus' is not a class of made up"):
+    with pytest.raises(UsageError, match="made up: there is no class 'bus'; there are car"):
         evaluate_coco({}, data, ["bus"])
     with pytest.raises(DataError, match="the picture 'b' is not one of the 0"):
         evaluate_coco({"b": Detections()}, data)

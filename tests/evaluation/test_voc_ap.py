@@ -355,9 +355,9 @@ def test_json_has_both_metrics():
 
 def test_complaints():
     data = dataset_of({"a": Annotation([SQUARE], ["car"])}, ["car", "dog"])
-    with pytest.raises(UsageError, match=r"'bicycle' is not a class of made up; its classes are car, dog\."):
+    with pytest.raises(UsageError, match=r"made up: there is no class 'bicycle'; there are car, dog\."):
         evaluate_detections({}, data, ["bicycle"])
-    with pytest.raises(UsageError, match="'car' is named twice"):
+    with pytest.raises(UsageError, match="each class is named once"):
         evaluate_detections({}, data, ["car", "car"])
     with pytest.raises(DataError, match="the picture 'b' is not one of the 1 of made up"):
         evaluate_detections({"b": Detections()}, data)

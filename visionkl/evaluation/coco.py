@@ -45,9 +45,9 @@ import numpy.typing as npt
 from visionkl.core.boxes import area, intersection
 from visionkl.core.errors import DataError
 from visionkl.core.types import Detections
-from visionkl.datasets.base import Dataset
+from visionkl.datasets.base import Dataset, check_classes
 from visionkl.evaluation.results import ImageId, read_coco_records, read_json
-from visionkl.evaluation.voc import check_classes, check_image_ids
+from visionkl.evaluation.voc import check_image_ids
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -165,7 +165,7 @@ def evaluate_coco(
     (0.5, 0.0)
     """
     classes = dataset.classes if classes is None else tuple(classes)
-    check_classes("evaluate_coco", classes, dataset)
+    check_classes(dataset.name, classes, dataset.classes)
     check_image_ids(detections_by_image, dataset)
     nothing = Detections()
     scorer = _Scorer(classes)

@@ -38,9 +38,7 @@ Memory holds a score and a verdict for each detection, never boxes or pictures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -49,208 +47,31 @@ from visionkl.core.boxes import iou
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.types import Annotation, Detections
 from visionkl.core.validation import check_choice, check_number, parameter_error
-from visionkl.datasets.base import Dataset
+from visionkl.datasets.base import Dataset, OnBadData, check_classes
+from visionkl.evaluation.precision import (
+    METRICS,
+    ClassResult,
+    Metric,
+    VOCResult,
+    average_precision,
+    precision_recall,
+)
+from visionkl.evaluation.search import Detector, search
 
-Metric = Literal["07", "10"]
-Curve = npt.NDArray[np.float64]
-
-#: The eleven-point mean of VOC2007, and the area of VOC2010 and later.
-METRICS: tuple[Metric, ...] = ("07", "10")
+__all__ = [
+    "METRICS",
+    "ClassResult",
+    "Metric",
+    "VOCResult",
+    "VOCScorer",
+    "average_precision",
+    "check_image_ids",
+    "evaluate_detections",
+    "evaluate_voc",
+    "precision_recall",
+]
 
 _TRUE, _FALSE, _IGNORED = 1, 0, -1
-
-
-def average_precision(recall: npt.ArrayLike, precision: npt.ArrayLike, metric: Metric = "07") -> float:
-    """Sum a precision-recall curve up in one number.
-
-    Parameters
-    ----------
-    recall, precision : array_like of float, shape (n,)
-        The curve from the best score to the lowest, as `precision_recall` returns it; recall never falls.
-    metric : {"07", "10"}, default="07"
-        Eleven-point mean, or area under the monotone curve.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; 0 for an empty curve, NaN if the recall is NaN (there was nothing to find).
-
-    Examples
-    --------
-    Two objects; the first and third detection are right:
-
-    >>> average_precision([0.5, 0.5, 1], [1, 0.5, 2 / 3], metric="10")  # 0.5 * 1 + 0.5 * 2/3
-    0.833...
-    >>> average_precision([0.5, 0.5, 1], [1, 0.5, 2 / 3], metric="07")  # (6 * 1 + 5 * 2/3) / 11
-    0.848...
-    """
-    check_choice("average_precision", "metric", metric, METRICS)
-    recall = np.asarray(recall, dtype=np.float64)
-    precision = np.asarray(precision, dtype=np.float64)
-    if recall.ndim != 1 or recall.shape != precision.shape:
-        raise UsageError(
-            "average_precision: recall and precision must be two lists of the same length, "
-            f"not of the shapes {recall.shape} and {precision.shape}."
-        )
-    if len(recall) == 0:
-        return 0.0
-    if np.isnan(recall).any():
-        return float("nan")
-    if (np.diff(recall) < 0).any():
-        raise UsageError(
-            "average_precision: recall must not fall along the curve; begin with the best score."
-        )
-    best_from_here = np.maximum.accumulate(precision[::-1])[::-1]
-    if metric == "07":
-        reached = np.searchsorted(recall, np.arange(11) / 10, side="left")
-        return float(np.append(best_from_here, 0.0)[reached].mean())
-    steps = np.diff(recall, prepend=0.0)
-    return float(steps @ best_from_here)
-
-
-def precision_recall(scores: npt.ArrayLike, true: npt.ArrayLike, n_objects: int) -> tuple[Curve, Curve]:
-    """Precision and recall after each detection, from the best score down.
-
-    Parameters
-    ----------
-    scores : array_like of float, shape (n,)
-        Equal scores keep their order.
-    true : array_like of bool, shape (n,)
-        Which detections found an object; leave out those that are to be ignored.
-    n_objects : int
-        How many objects there were to find; with none, the recall is NaN.
-
-    Returns
-    -------
-    precision, recall : ndarray of float64, shape (n,)
-
-    Examples
-    --------
-    >>> precision, recall = precision_recall([0.1, 0.9, 0.5], [True, True, False], n_objects=4)
-    >>> precision.round(3).tolist(), recall.tolist()
-    ([1.0, 0.5, 0.667], [0.25, 0.25, 0.5])
-    """
-    check_number("precision_recall", "n_objects", n_objects, low=0, integer=True)
-    scores = np.asarray(scores, dtype=np.float64)
-    hits = np.asarray(true, dtype=bool)
-    if scores.ndim != 1 or scores.shape != hits.shape:
-        raise UsageError(
-            "precision_recall: scores and true must be two lists of the same length, "
-            f"not of the shapes {scores.shape} and {hits.shape}."
-        )
-    n_true = np.cumsum(hits[np.argsort(-scores, kind="stable")], dtype=np.float64)
-    recall = n_true / n_objects if n_objects else np.full(len(n_true), np.nan)
-    return n_true / np.arange(1, len(n_true) + 1), recall
-
-
-@dataclass(frozen=True, eq=False)
-class ClassResult:
-    """How one class was found.
-
-    Parameters
-    ----------
-    label : str
-        The class.
-    metric : {"07", "10"}
-        Which average precision `ap` is.
-    n_objects, n_difficult, n_detections : int
-        Objects to find, difficult objects (not among them), and all detections, ignored ones included.
-    scores, precision, recall : ndarray of float64, shape (n,)
-        The curve, best score first, with one point for each detection that was not ignored.
-    """
-
-    label: str
-    metric: Metric
-    n_objects: int
-    n_difficult: int
-    n_detections: int
-    scores: Curve
-    precision: Curve
-    recall: Curve
-
-    @property
-    def ap(self) -> float:
-        """The average precision; NaN where there was nothing to find."""
-        if self.n_objects == 0:
-            return float("nan")
-        return average_precision(self.recall, self.precision, self.metric)
-
-
-@dataclass(frozen=True, eq=False)
-class VOCResult:
-    """Average precisions of several classes on one data set.
-
-    Parameters
-    ----------
-    dataset : str
-        Its name.
-    n_images : int
-        How many pictures were scored.
-    metric : {"07", "10"}
-        Which average precision is meant; `with_metric` gives the other without scoring again.
-    min_overlap : float
-        The overlap at which an object counts as found.
-    by_class : dict of str to ClassResult
-        In the order in which the classes were asked for.
-    skipped : tuple of str
-        Ids of pictures that could not be used and are not among `n_images`.
-    """
-
-    dataset: str
-    n_images: int
-    metric: Metric
-    min_overlap: float
-    by_class: dict[str, ClassResult]
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def mean_ap(self) -> float:
-        """Mean over the classes that have objects; NaN if none has."""
-        known = [result.ap for result in self.by_class.values() if result.n_objects]
-        return float(np.mean(known)) if known else float("nan")
-
-    def with_metric(self, metric: Metric) -> VOCResult:
-        """Sum the same curves up by the other metric."""
-        check_choice("VOCResult.with_metric", "metric", metric, METRICS)
-        by_class = {label: replace(result, metric=metric) for label, result in self.by_class.items()}
-        return replace(self, metric=metric, by_class=by_class)
-
-    def table(self) -> str:
-        """Write the results as plain text: one line a class, and the mean."""
-        width = max([len("mean of 00 classes"), *map(len, self.by_class)])
-        head = f"{'class':<{width}}  objects  difficult  detections  {'AP ' + self.metric:>6}"
-        lines = [head, "-" * len(head)]
-        for result in self.by_class.values():
-            counts = f"{result.n_objects:>7}  {result.n_difficult:>9}  {result.n_detections:>10}"
-            lines.append(f"{result.label:<{width}}  {counts}  {_ap_text(result.ap)}")
-        n_known = sum(result.n_objects > 0 for result in self.by_class.values())
-        lines.append("-" * len(head))
-        title = f"mean of {n_known} class{'' if n_known == 1 else 'es'}"
-        lines.append(f"{title:<{len(head) - 8}}  {_ap_text(self.mean_ap)}")
-        if n_known < len(self.by_class):
-            lines.append("Classes without objects in these pictures have no AP and are left out of the mean.")
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the numbers for JSON, by both metrics; a missing AP is null. Curves are left out."""
-        both = {metric: self.with_metric(metric) for metric in METRICS}
-        return {
-            "dataset": self.dataset,
-            "n_images": self.n_images,
-            "skipped": list(self.skipped),
-            "metric": self.metric,
-            "min_overlap": self.min_overlap,
-            "mean_ap": {metric: _or_none(result.mean_ap) for metric, result in both.items()},
-            "classes": {
-                label: {
-                    "ap": {metric: _or_none(result.by_class[label].ap) for metric, result in both.items()},
-                    "n_objects": mine.n_objects,
-                    "n_difficult": mine.n_difficult,
-                    "n_detections": mine.n_detections,
-                }
-                for label, mine in self.by_class.items()
-            },
-        }
 
 
 class VOCScorer:
@@ -276,6 +97,8 @@ class VOCScorer:
         if min_overlap == 0:  # every box overlaps every other by at least 0
             raise parameter_error("VOCScorer", "min_overlap", "a number above 0", min_overlap)
         self.classes = tuple(classes)
+        if len(set(self.classes)) < len(self.classes):
+            raise UsageError(f"VOCScorer: each class is named once, not as in {', '.join(self.classes)}.")
         self.min_overlap = float(min_overlap)
         self.n_images = 0
         self._scores: dict[str, list[npt.NDArray[np.float32]]] = {label: [] for label in self.classes}
@@ -391,7 +214,7 @@ def evaluate_detections(
     Classes without objects in these pictures have no AP and are left out of the mean.
     """
     classes = dataset.classes if classes is None else classes
-    check_classes("evaluate_detections", classes, dataset)
+    check_classes(dataset.name, classes, dataset.classes)
     check_image_ids(detections_by_image, dataset)
     nothing = Detections()
     scorer = VOCScorer(classes, min_overlap)
@@ -400,15 +223,73 @@ def evaluate_detections(
     return scorer.result(dataset.name, metric)
 
 
-def check_classes(owner: str, classes: Sequence[str], dataset: Dataset) -> None:
-    """Complain about a class that the data set does not have, and about one that is named twice."""
-    for label in classes:
-        if label not in dataset.classes:
-            known = ", ".join(dataset.classes)
-            raise UsageError(f"{owner}: {label!r} is not a class of {dataset.name}; its classes are {known}.")
-    if len(set(classes)) < len(classes):
-        twice = next(label for number, label in enumerate(classes) if label in classes[:number])
-        raise UsageError(f"{owner}: the class {twice!r} is named twice; name each class once.")
+def evaluate_voc(
+    detectors: Mapping[str, Detector],
+    dataset: Dataset,
+    metric: Metric = "07",
+    *,
+    min_overlap: float = 0.5,
+    n_jobs: int | None = None,
+    on_bad_data: OnBadData | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> VOCResult:
+    """Search all pictures of a data set with detectors, and score what they find.
+
+    Parameters
+    ----------
+    detectors : mapping of str to detector
+        One for each class, by the data set's name of the class. A detector has a method `detect` that takes
+        a picture and returns `Detections`; all that it returns is scored, down to its own lowest threshold.
+    dataset : Dataset
+        Labelled pictures. They are decoded one by one, and none is kept.
+    metric : {"07", "10"}, default="07"
+        Eleven-point mean, or area under the curve.
+    min_overlap : float, default=0.5
+        The overlap at which an object counts as found.
+    n_jobs : int, optional
+        Threads that search a picture; all usable cores by default.
+    on_bad_data : {"raise", "skip"}, optional
+        Stop at a picture or annotation that cannot be read, or leave it out and list it in the result; what
+        the data set was opened with by default.
+    progress : callable, optional
+        Called after each picture with the number of pictures that are done, and of all.
+
+    Returns
+    -------
+    VOCResult
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> from visionkl.datasets.base import Example
+    >>> path = Path(tempfile.mkdtemp()) / "wall.png"
+    >>> Image.new("RGB", (64, 48)).save(path)
+    >>> wall = Annotation([[0, 0, 64, 48]], ["wall"])
+    >>> class Everywhere:
+    ...     def detect(self, image, *, n_jobs=None):
+    ...         return Detections([[0, 0, image.shape[1], image.shape[0]]], [1.0], "wall")
+    >>> data = Dataset("walls", ("wall",), [Example("a", path, lambda: wall)])
+    >>> evaluate_voc({"wall": Everywhere()}, data).mean_ap
+    1.0
+    """
+    check_choice("evaluate_voc", "metric", metric, METRICS)
+    check_classes(dataset.name, tuple(detectors), dataset.classes)
+    skipped: list[str] = []
+    scorer = VOCScorer(tuple(detectors), min_overlap)
+    found = search(
+        detectors,
+        dataset,
+        n_jobs=n_jobs,
+        on_bad_data=on_bad_data,
+        on_skip=lambda example, error: skipped.append(example.id),
+    )
+    for example, detections in found:
+        scorer.add(example.annotation, detections)
+        if progress is not None:
+            progress(scorer.n_images + len(skipped), len(dataset))
+    return scorer.result(dataset.name, metric, skipped)
 
 
 def check_image_ids(image_ids: Iterable[str], dataset: Dataset, where: str = "detections") -> None:
@@ -420,11 +301,3 @@ def check_image_ids(image_ids: Iterable[str], dataset: Dataset, where: str = "de
                 f"{where}: the picture {image_id!r} is not one of the {len(known)} of {dataset.name}; "
                 "score these results on the split that they were made for."
             )
-
-
-def _ap_text(ap: float) -> str:
-    return "  none" if np.isnan(ap) else f"{ap:6.4f}"
-
-
-def _or_none(value: float) -> float | None:
-    return None if np.isnan(value) else value

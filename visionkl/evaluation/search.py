@@ -1,0 +1,86 @@
+"""Detectors over a whole data set, picture after picture.
+
+Pictures are decoded one by one and none is kept, so memory does not grow with the data set. Part-based
+detectors of several classes share one feature pyramid a picture; other detectors are called one after the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.errors import DataError
+from visionkl.core.types import Detections
+from visionkl.datasets.base import Dataset, Example, OnBadData, usable
+
+
+class Detector(Protocol):
+    """What can be evaluated: anything that finds boxes in a picture."""
+
+    def detect(self, image: Any, *, n_jobs: int | None = None) -> Detections:
+        """Find objects in a picture, uint8 RGB `(rows, cols, 3)`."""
+        ...
+
+
+def search(
+    detectors: Mapping[str, Detector],
+    dataset: Dataset,
+    *,
+    n_jobs: int | None = None,
+    on_bad_data: OnBadData | None = None,
+    on_skip: Callable[[Example, DataError], None] | None = None,
+) -> Iterator[tuple[Example, Detections]]:
+    """Search all pictures of a data set.
+
+    Parameters
+    ----------
+    detectors : mapping of str to Detector
+        By the class that they look for; their detections get this label.
+    dataset : Dataset
+    n_jobs : int, optional
+        Threads that search a picture; all usable cores by default.
+    on_bad_data, on_skip
+        What happens to a picture or annotation that cannot be read: see `visionkl.datasets.base.usable`.
+
+    Yields
+    ------
+    example : Example
+    detections : Detections
+        Of all detectors, down to the threshold of each.
+    """
+    find = _shared_search(detectors) or _search_one_by_one(detectors)
+    for example, image in usable(dataset, on_bad_data, on_skip=on_skip):
+        yield example, find(image, n_jobs)
+
+
+Find = Callable[[npt.NDArray[np.uint8], int | None], Detections]
+
+
+def _shared_search(detectors: Mapping[str, Detector]) -> Find | None:
+    """Search with one pyramid for all, if all are part-based detectors whose labels tell them apart."""
+    # Here, not above: scoring results that are there already needs no compiler.
+    from visionkl.detection.detector import DPMDetector, detect_all
+
+    models = [detector for detector in detectors.values() if isinstance(detector, DPMDetector)]
+    classes = {model.label: label for label, model in zip(detectors, models, strict=False)}
+    if len(classes) < len(detectors):
+        return None
+
+    def find(image: npt.NDArray[np.uint8], n_jobs: int | None) -> Detections:
+        found = detect_all(models, image, n_jobs=n_jobs)
+        return replace(found, labels=tuple(classes[label] for label in found.labels))
+
+    return find
+
+
+def _search_one_by_one(detectors: Mapping[str, Detector]) -> Find:
+    def find(image: npt.NDArray[np.uint8], n_jobs: int | None) -> Detections:
+        found = ((label, detector.detect(image, n_jobs=n_jobs)) for label, detector in detectors.items())
+        return Detections.concatenate(replace(some, labels=(label,) * len(some)) for label, some in found)
+
+    return find
