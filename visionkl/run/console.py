@@ -81,7 +81,7 @@ def run_command(
     argv : sequence of str, optional
         The arguments without the program's name; `sys.argv[1:]` by default.
     name : str
-        What usage lines and errors call the command.
+        What usage lines and errors call the command; `visionkl` goes before it where that was typed.
     positional : str, optional
         The list field that collects the arguments which belong to no option, wherever they stand.
     ends_list : callable, optional
@@ -94,6 +94,7 @@ def run_command(
         0 ok, 1 failure, 2 usage, 3 bad data, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    name = f"visionkl {name}" if Path(sys.argv[0]).stem == "visionkl" else name
     debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
     try:
         options, common = parse(
@@ -103,8 +104,7 @@ def run_command(
         console = Console(jobs=common.jobs, json=common.json, quiet=common.quiet)
         document = story(options, console)
         if common.json:
-            text = json.dumps(document, ensure_ascii=False, allow_nan=False, default=_as_json)
-            sys.stdout.write(text + "\n")
+            console.document(document)
         sys.stdout.flush()
         return 0
     except SystemExit as end:  # --help and --print-config
@@ -199,6 +199,11 @@ class Console:
                 self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
             else:
                 sys.stdout.write(text + "\n")
+
+    def document(self, value: Any) -> None:
+        """Write a value to stdout as one JSON document; stories return it instead, and `--json` does this."""
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_as_json)
+        sys.stdout.write(text + "\n")
 
     def note(self, text: str) -> None:
         """Say something useful on stderr; nothing with `--quiet`."""

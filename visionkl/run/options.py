@@ -223,7 +223,7 @@ def _usage_sentence(message: str, options_class: type, positional: str | None) -
     def spelled(key: str) -> str:
         return _placeholder(key) if key == positional else _flag(key)
 
-    refused = re.match(r'Parser key "(\w+)":', message)
+    refused = re.match(r'Parser key "(\w+)"[^:]*:', message)
     value = re.search(r"(?:Given|Got) value: (.*)", message)
     if refused and refused[1] == "config":
         return "--config: " + " ".join(message.split(":", 1)[1].split()).rstrip(".") + "."
