@@ -15,6 +15,7 @@ from visionkl._version import __version__
 #: Name, module with a `main(argv)`, and what it does.
 COMMANDS: dict[str, tuple[str, str]] = {
     "detect": ("visionkl.run.detect", "find objects in pictures"),
+    "eval_voc": ("visionkl.run.evaluate", "score detectors on a data set in VOC's layout"),
 }
 
 
