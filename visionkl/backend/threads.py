@@ -1,7 +1,8 @@
 """Threads, settled in one place.
 
-Work is cut into tasks that run side by side in Python threads: the compiled loops and BLAS release the GIL. While they run, BLAS
-itself is held to one thread, so that `n_jobs` threads are all there are and no BLAS worker spins beside a compiled loop.
+Work is cut into tasks that run side by side in Python threads: the compiled loops and BLAS release the GIL.
+While they run, BLAS itself is held to one thread, so that `n_jobs` threads are all there are and no BLAS
+worker spins beside a compiled loop.
 """
 
 import os
@@ -17,11 +18,13 @@ Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """Number of cores that this process may use."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None) -> list[Result]:
+def run_tasks(
+    function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
+) -> list[Result]:
     """Call `function` on every task with at most `n_jobs` threads; results keep the order of the tasks.
 
     Parameters

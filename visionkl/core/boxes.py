@@ -1,8 +1,9 @@
 """THE box convention, and the arithmetic of boxes.
 
-A box is four floats `x1, y1, x2, y2` in pixels, 0-based and half-open: the top-left pixel alone is `0, 0, 1, 1`, width is
-`x2 - x1`, and a picture is the box `0, 0, width, height`. PASCAL VOC counts from 1 and includes the last pixel; its corners
-are converted by `from_voc` and `to_voc`, which only the VOC reader, the published models and the results files use.
+A box is four floats `x1, y1, x2, y2` in pixels, 0-based and half-open: the top-left pixel alone is `0, 0, 1,
+1`, width is `x2 - x1`, and a picture is the box `0, 0, width, height`. PASCAL VOC counts from 1 and includes
+the last pixel; its corners are converted by `from_voc` and `to_voc`, which only the VOC reader, the published
+models and the results files use.
 """
 
 import numpy as np

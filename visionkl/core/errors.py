@@ -1,6 +1,7 @@
 """Errors: one sentence each, saying what is wrong, where, what is accepted and what to do.
 
-Every error raised on purpose derives from `VisionklError` and carries the exit code with which a command ends:
+Every error raised on purpose derives from `VisionklError` and carries the exit code with which a command
+ends:
 
 ==== ==========================================================
 0    all went well

@@ -1,7 +1,7 @@
 """Randomness: one seed, many named streams.
 
-Each use of randomness asks for its own stream by name. A stream depends on the seed and its name alone, never on what was
-drawn elsewhere or on how many workers run, so the same seed gives the same result everywhere.
+Each use of randomness asks for its own stream by name. A stream depends on the seed and its name alone, never
+on what was drawn elsewhere or on how many workers run, so the same seed gives the same result everywhere.
 """
 
 import hashlib

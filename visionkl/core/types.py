@@ -1,7 +1,7 @@
-"""What travels between the layers: the objects of a picture (`Annotation`) and what was found in it (`Detections`).
+"""What travels between the layers: a picture's objects (`Annotation`) and what was found (`Detections`).
 
-Both are immutable, check themselves when they are made, and hold one array per property with one row per object. Boxes follow
-the convention of `visionkl.core.boxes`.
+Both are immutable, check themselves when they are made, and hold one array per property with one row per
+object. Boxes follow the convention of `visionkl.core.boxes`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ class Annotation:
             flags = getattr(self, name)
             flags = np.zeros(n, bool) if flags is None else np.asarray(flags, dtype=bool)
             _store(self, name, _checked_shape("Annotation", name, flags, (n,)))
-        _store(self, "poses", ("",) * n if self.poses is None else _checked_names("Annotation", "poses", self.poses, n))
+        _store(
+            self,
+            "poses",
+            ("",) * n if self.poses is None else _checked_names("Annotation", "poses", self.poses, n),
+        )
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -123,8 +127,16 @@ class Detections:
         if np.isnan(scores).any():
             raise DataError(f"Detections: score number {int(np.isnan(scores).argmax())} is NaN.")
         labels = (self.labels,) * n if isinstance(self.labels, str) else self.labels
-        components = np.full(n, -1, np.int32) if self.components is None else np.asarray(self.components, dtype=np.int32)
-        parts = np.zeros((n, 0, 4), np.float32) if self.parts is None else np.asarray(self.parts, dtype=np.float32)
+        components = (
+            np.full(n, -1, np.int32)
+            if self.components is None
+            else np.asarray(self.components, dtype=np.int32)
+        )
+        parts = (
+            np.zeros((n, 0, 4), np.float32)
+            if self.parts is None
+            else np.asarray(self.parts, dtype=np.float32)
+        )
         if parts.ndim != 3 or parts.shape[0] != n or parts.shape[2] != 4:
             raise DataError(f"Detections: parts must have the shape ({n}, parts, 4), not {parts.shape}.")
         _store(self, "boxes", boxes)
@@ -133,7 +145,7 @@ class Detections:
         _store(self, "components", _checked_shape("Detections", "components", components, (n,)))
         _store(self, "parts", parts)
 
-    # -- a sequence of detections -----------------------------------------------------------------------------------
+    # -- a sequence of detections
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -177,7 +189,8 @@ class Detections:
             return cls()
         n_parts = max(detections.parts.shape[1] for detections in some)
         widened = [
-            np.pad(d.parts, [(0, 0), (0, n_parts - d.parts.shape[1]), (0, 0)], constant_values=np.nan) for d in some
+            np.pad(d.parts, [(0, 0), (0, n_parts - d.parts.shape[1]), (0, 0)], constant_values=np.nan)
+            for d in some
         ]
         return cls(
             np.concatenate([d.boxes for d in some]),
@@ -187,9 +200,11 @@ class Detections:
             np.concatenate(widened),
         )
 
-    # -- choosing and changing --------------------------------------------------------------------------------------
+    # -- choosing and changing
 
-    def filter(self, *, min_score: float | None = None, labels: str | Sequence[str] | None = None) -> Detections:
+    def filter(
+        self, *, min_score: float | None = None, labels: str | Sequence[str] | None = None
+    ) -> Detections:
         """Keep detections that score at least `min_score` and have one of the `labels`."""
         keep = np.ones(len(self), dtype=bool)
         if min_score is not None:
@@ -208,10 +223,13 @@ class Detections:
         clipped = replace(self, boxes=box_arithmetic.clip(self.boxes, width, height))
         return clipped[box_arithmetic.area(clipped.boxes) > 0]
 
-    # -- pictures and other formats ---------------------------------------------------------------------------------
+    # -- pictures and other formats
 
     def plot(self, image: npt.ArrayLike | str | Path, **options: Any) -> matplotlib.axes.Axes:
-        """Draw the boxes and parts over the picture; options as in `visionkl.report.plots.draw_detections`."""
+        """Draw the boxes and parts over the picture.
+
+        Options as in `visionkl.report.plots.draw_detections`.
+        """
         from visionkl.report.plots import draw_detections
 
         return draw_detections(image, self, **options)
@@ -242,11 +260,15 @@ class Detections:
                 x, y, width, height = (float(v) for v in record["bbox"])
                 score, label = float(record["score"]), category_names[record["category_id"]]
             except (KeyError, TypeError, ValueError) as error:
-                raise DataError(f"COCO result number {number} is not usable ({error!r}): {dict(record)!r}.") from None
+                raise DataError(
+                    f"COCO result number {number} is not usable ({error!r}): {dict(record)!r}."
+                ) from None
             boxes.append((x, y, x + width, y + height))
             scores.append(score)
             labels.append(label)
-        return cls(np.reshape(np.array(boxes, np.float32), (-1, 4)), np.array(scores, np.float32), tuple(labels))
+        return cls(
+            np.reshape(np.array(boxes, np.float32), (-1, 4)), np.array(scores, np.float32), tuple(labels)
+        )
 
     def to_voc_lines(self, image_id: str) -> list[str]:
         """VOC results lines `image_id score x1 y1 x2 y2`, in the devkit's 1-based inclusive corners.
@@ -273,7 +295,9 @@ class Detections:
             except ValueError:
                 score, corners = np.nan, []
             if len(corners) != 4 or not np.isfinite([score, *corners]).all():
-                raise DataError(f"results line {number} must be 'image_id score x1 y1 x2 y2', not {line.strip()!r}.")
+                raise DataError(
+                    f"results line {number} must be 'image_id score x1 y1 x2 y2', not {line.strip()!r}."
+                )
             by_image.setdefault(words[0], []).append([score, *corners])
         found = {}
         for image_id, rows in by_image.items():
@@ -282,11 +306,16 @@ class Detections:
         return found
 
     def to_supervision(self) -> supervision.Detections:
-        """Convert to `supervision.Detections` (needs the package `supervision`); names go to `data["class_name"]`."""
+        """Convert to `supervision.Detections` (needs the package `supervision`).
+
+        Names go to `data["class_name"]`.
+        """
         try:
             import supervision
         except ImportError:
-            raise UsageError("to_supervision needs the package supervision: pip install supervision.") from None
+            raise UsageError(
+                "to_supervision needs the package supervision: pip install supervision."
+            ) from None
         names = sorted(set(self.labels))
         return supervision.Detections(
             xyxy=self.boxes.copy(),
@@ -306,7 +335,8 @@ def _checked_boxes(owner: str, values: npt.ArrayLike) -> npt.NDArray[np.float32]
     if bad.any():
         row = int(bad.argmax())
         raise DataError(
-            f"{owner}: box number {row} is {boxes[row].tolist()}; boxes are finite x1, y1, x2, y2 with x1 ≤ x2 and y1 ≤ y2."
+            f"{owner}: box number {row} is {boxes[row].tolist()}; "
+            "boxes are finite x1, y1, x2, y2 with x1 ≤ x2 and y1 ≤ y2."
         )
     return boxes
 
@@ -318,7 +348,9 @@ def _checked_names(owner: str, name: str, values: Iterable[str], n: int) -> tupl
     return names
 
 
-def _checked_shape(owner: str, name: str, values: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _checked_shape(
+    owner: str, name: str, values: npt.NDArray[Any], shape: tuple[int, ...]
+) -> npt.NDArray[Any]:
     if values.shape != shape:
         raise DataError(f"{owner}: {name} must have the shape {shape}, not {values.shape}.")
     return values

@@ -1,4 +1,4 @@
-"""Checks of what users pass in, with one sentence of complaint for all: what, who, what is accepted, what came."""
+"""Checks of what users pass in, with one form of complaint: what, whose, what is accepted, what came."""
 
 from collections.abc import Collection
 from typing import Any
@@ -31,7 +31,8 @@ def check_number(
     8
     >>> check_number("DPMDetector", "n_parts", -1, low=0, integer=True)
     Traceback (most recent call last):
-    visionkl.core.errors.UsageError: The 'n_parts' parameter of DPMDetector must be an integer ≥ 0. Got -1 instead.
+    visionkl.core.errors.UsageError: The 'n_parts' parameter of DPMDetector must be an integer ≥ 0. Got -1
+    instead.
     """
     kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
     fits = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
@@ -77,6 +78,9 @@ def check_picture(image: npt.ArrayLike, owner: str = "image") -> npt.NDArray[Any
         raise DataError(f"{owner}: the picture holds NaN or infinite values.")
     if picture.dtype != np.uint8 and picture.dtype.kind != "f":
         if picture.min() < 0 or picture.max() > 255:
-            raise DataError(f"{owner}: integer pictures must lie in 0..255; this one spans {picture.min()}..{picture.max()}.")
+            raise DataError(
+                f"{owner}: integer pictures must lie in 0..255; "
+                f"this one spans {picture.min()}..{picture.max()}."
+            )
         picture = picture.astype(np.uint8)
     return picture

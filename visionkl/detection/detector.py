@@ -55,7 +55,12 @@ class DPMDetector:
         return self.model.threshold
 
     def detect(
-        self, image: Picture, *, threshold: float | None = None, overlap: float = 0.5, n_jobs: int | None = None
+        self,
+        image: Picture,
+        *,
+        threshold: float | None = None,
+        overlap: float = 0.5,
+        n_jobs: int | None = None,
     ) -> Detections:
         """Find objects in a picture.
 
@@ -77,15 +82,22 @@ class DPMDetector:
         """
         return detect_all([self], image, threshold=threshold, overlap=overlap, n_jobs=n_jobs)
 
-    def detect_in(self, pyramid: FeaturePyramid, *, threshold: float, overlap: float, n_jobs: int | None) -> Detections:
-        """Find objects in a pyramid that was computed with this model's cell size, interval, octaves and padding."""
+    def detect_in(
+        self, pyramid: FeaturePyramid, *, threshold: float, overlap: float, n_jobs: int | None
+    ) -> Detections:
+        """Find objects in a pyramid that has this model's cell size, interval, octaves and padding."""
         placements = self._matcher.match(pyramid, threshold, n_jobs)
         roots, parts = filter_boxes(self.model, pyramid, placements)
-        boxes = regress_boxes(self.model, placements.components, roots, parts)
-        # A regression far from its training data may turn a box inside out: such a box is empty and is clipped away.
+        boxes = regress_boxes(self.model, placements.components, roots, parts, pyramid.image_size)
+        # A regression far from its training data may turn a box inside out: such a box is empty and is
+        # clipped away.
         boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2])
         found = Detections(
-            boxes.astype(np.float32), placements.scores, (self.label,) * len(boxes), placements.components, parts
+            boxes.astype(np.float32),
+            placements.scores,
+            (self.label,) * len(boxes),
+            placements.components.astype(np.int32),
+            parts.astype(np.float32),
         ).clip(*pyramid.image_size)
         return found[suppress(found.boxes, found.scores, overlap=overlap)]
 
@@ -122,7 +134,12 @@ def detect_all(
         padding = tuple(np.max([detector.model.padding for detector in alike], axis=0).tolist())
         extra_octave = any(detector.model.extra_octave for detector in alike)
         pyramid = feature_pyramid(
-            picture, cell_size=cell_size, interval=interval, padding=padding, extra_octave=extra_octave, n_jobs=n_jobs
+            picture,
+            cell_size=cell_size,
+            interval=interval,
+            padding=padding,
+            extra_octave=extra_octave,
+            n_jobs=n_jobs,
         )
         for detector in alike:
             own = pyramid if detector.model.extra_octave == extra_octave else pyramid.from_level(interval)

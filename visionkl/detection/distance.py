@@ -2,8 +2,8 @@
 
     transformed[anchor] = max over placed of  scores[placed] - cost(placed - anchor)
 
-with the separable cost `ax dx² + bx dx + ay dy² + by dy`. Without a `radius` any displacement is tried, in linear time by the
-envelope of parabolas; with one, displacements up to it in each direction. Both are exact.
+with the separable cost `ax dx² + bx dx + ay dy² + by dy`. Without a `radius` any displacement is tried, in
+linear time by the envelope of parabolas; with one, displacements up to it in each direction. Both are exact.
 """
 
 import numpy as np
@@ -37,15 +37,17 @@ def distance_transform(
     --------
     >>> scores = np.zeros((3, 5)); scores[1, 4] = 2
     >>> transformed, placed = distance_transform(scores, [0.1, 0, 1, 0])
-    >>> transformed[1].round(1).tolist(), placed[1, 0].tolist()
-    ([0.4, 1.1, 1.6, 1.9, 2.0], [1, 4])
+    >>> print(transformed[1].round(3), placed[1, 0])
+    [0.4 1.1 1.6 1.9 2. ] [1 4]
     """
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     costs = np.asarray(deformation, dtype=np.float32)
     if scores.ndim != 2:
         raise DataError(f"distance_transform: scores must have two dimensions, not {scores.ndim}.")
     if costs.shape != (4,) or not np.isfinite(costs).all() or costs[0] <= 0 or costs[2] <= 0:
-        raise DataError(f"distance_transform: the deformation must be ax > 0, bx, ay > 0, by; not {costs.tolist()}.")
+        raise DataError(
+            f"distance_transform: the deformation must be ax > 0, bx, ay > 0, by; not {costs.tolist()}."
+        )
     rows, cols = scores.shape
     transformed = transform_parts(scores[:, :, None], costs[None], radius, rows, cols)[:, :, 0]
     anchors = np.stack(np.divmod(np.arange(rows * cols), max(cols, 1)), axis=1)
@@ -56,7 +58,10 @@ def distance_transform(
 def transform_parts(
     scores: npt.NDArray[np.float32], costs: npt.NDArray[np.float32], radius: int | None, rows: int, cols: int
 ) -> npt.NDArray[np.float32]:
-    """Transform many parts `(score_rows, score_cols, n)` with costs `(n, 4)` to anchors over `rows × cols`."""
+    """Transform the scores `(score_rows, score_cols, n)` of many parts to anchors over `rows × cols`.
+
+    The costs are `(n, 4)`; a radius of None is without bound.
+    """
     if radius is None:
         return kernel.envelope(scores, costs, rows, cols)
     return kernel.windowed(scores, costs, radius, rows, cols)

@@ -1,7 +1,7 @@
 """Filter banks: the responses of all filters of a model on a level of the pyramid.
 
-Filters of equal size form a group and are computed together. A group's responses are `(rows, cols, n)`: the filters of one place
-lie side by side, which is how the distance transform wants them.
+Filters of equal size form a group and are computed together. A group's responses are `(rows, cols, n)`: the
+filters of one place lie side by side, which is how the distance transform wants them.
 """
 
 from collections.abc import Sequence
@@ -36,5 +36,5 @@ class DenseFilters:
         self._stacked = [stack_filters(np.stack([filters[i] for i in group])) for group in self.groups]
 
     def responses(self, level: Level, group: int) -> npt.NDArray[np.float32]:
-        """Responses `(places down, places across, n)` of one group where its filters fit wholly into the level."""
+        """Compute the responses `(rows, cols, n)` of one group wherever its filters fit into the level."""
         return correlate(level, self._stacked[group], self._sizes[group])

@@ -1,10 +1,12 @@
 """Matching: where in a pyramid a model's components fit, and where their parts go.
 
-For each level that may hold a root, the parts' responses one octave finer are transformed (`distance`), sampled at every second
-anchor and added to the root's. At each place the best component counts. Where its score passes the threshold, the placement of its
-parts is looked up: only there, so that no table of arg-maxima is ever stored.
+For each level that may hold a root, the parts' responses one octave finer are transformed (`distance`),
+sampled at every second anchor and added to the root's. At each place the best component counts. Where its
+score passes the threshold, the placement of its parts is looked up: only there, so that no table of
+arg-maxima is ever stored.
 
-An anchor must lie on the part's level, and a part reaches at most as far as the level goes: both are the published models' rules.
+An anchor must lie on the part's level, and a part reaches at most as far as the level goes: both are the
+published models' rules.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Placements:
     roots : ndarray of int64, shape (n, 2)
         `(row, col)` of the root's first cell on its (padded) level.
     parts : ndarray of int64, shape (n, n_parts, 2)
-        `(row, col)` of each part's first cell on its level, one octave finer; -1 for parts a component does not have.
+        `(row, col)` of each part's first cell on its level, one octave finer; -1 for parts a component does
+        not have.
     """
 
     scores: npt.NDArray[np.float32]
@@ -66,7 +69,9 @@ class Matcher:
 
     def _wire_parts(self) -> list[list[_PartsOfGroup]]:
         """For each component, which parts of which group are its own."""
-        place_in_group = {n: (g, i) for g, group in enumerate(self._parts.groups) for i, n in enumerate(group)}
+        place_in_group = {
+            n: (g, i) for g, group in enumerate(self._parts.groups) for i, n in enumerate(group)
+        }
         wiring = []
         number = 0
         for component in self.model.components:
@@ -82,8 +87,13 @@ class Matcher:
         return wiring
 
     def match(self, pyramid: FeaturePyramid, threshold: float, n_jobs: int | None = None) -> Placements:
-        """Find all placements that score above `threshold`; at each place of a root, only the best component's."""
-        found = run_tasks(lambda level: self._match_level(pyramid, level, threshold), self.root_levels(pyramid), n_jobs)
+        """Find all placements that score above `threshold`.
+
+        At each place of a root, only the best component's.
+        """
+        found = run_tasks(
+            lambda level: self._match_level(pyramid, level, threshold), self.root_levels(pyramid), n_jobs
+        )
         none = Placements(*(np.zeros(shape, dtype) for shape, dtype in self._empty()))
         return Placements(
             *(
@@ -97,12 +107,21 @@ class Matcher:
         return range(pyramid.interval, len(pyramid))
 
     def level_scores(self, pyramid: FeaturePyramid, level: int) -> npt.NDArray[np.float32]:
-        """Scores `(n_components, rows, cols)` of each component's root at each place of a level; -inf where it cannot be."""
+        """Scores `(n_components, rows, cols)` of each component's root at each place of a level.
+
+        -inf where it cannot be.
+        """
         return self._score_level(pyramid, level)[0]
 
     def _empty(self) -> list[tuple[tuple[int, ...], type]]:
         n_parts = self.model.n_parts
-        return [((0,), np.float32), ((0,), np.int64), ((0,), np.int64), ((0, 2), np.int64), ((0, n_parts, 2), np.int64)]
+        return [
+            ((0,), np.float32),
+            ((0,), np.int64),
+            ((0,), np.int64),
+            ((0, 2), np.int64),
+            ((0, n_parts, 2), np.int64),
+        ]
 
     def _score_level(
         self, pyramid: FeaturePyramid, level: int
@@ -118,7 +137,9 @@ class Matcher:
                 transformed.append(
                     transform_parts(responses[-1], costs, self.model.max_displacement, rows, cols)
                 )
-        scores = np.full((len(self.model.components), *self._places(pyramid.levels[level])), -np.inf, np.float32)
+        scores = np.full(
+            (len(self.model.components), *self._places(pyramid.levels[level])), -np.inf, np.float32
+        )
         octave = min(level // pyramid.interval, N_SCALE_BIASES - 1)
         for group, numbers in enumerate(self._roots.groups):
             root_responses = self._roots.responses(pyramid.levels[level], group)

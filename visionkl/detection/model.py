@@ -1,8 +1,8 @@
 """The mixture of deformable part models (METHODS §10), as plain data.
 
-A model is a mixture of components, usually one per view of the object and its mirror image. A component has a root filter, which
-covers the whole object, and parts: smaller filters at twice the resolution, tied to an anchor by a deformation cost. The score of a
-placement is
+A model is a mixture of components, usually one per view of the object and its mirror image. A component has a
+root filter, which covers the whole object, and parts: smaller filters at twice the resolution, tied to an
+anchor by a deformation cost. The score of a placement is
 
     root response + Σ over parts (response - ax dx² - bx dx - ay dy² - by dy) + bias + scale bias
 
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.core.errors import DataError
+from visionkl.core.validation import check_number
 from visionkl.features.hog import N_CHANNELS, mirror
 
 #: Octaves of the pyramid that have a bias of their own: the first, the second, and all further ones.
@@ -48,7 +49,9 @@ class Part:
         object.__setattr__(self, "anchor", (int(self.anchor[0]), int(self.anchor[1])))
         object.__setattr__(self, "deformation", _checked_vector("a part's deformation", self.deformation, 4))
         if self.deformation[0] <= 0 or self.deformation[2] <= 0:
-            raise DataError(f"a part's quadratic deformation costs must be positive, not {self.deformation.tolist()}.")
+            raise DataError(
+                f"a part's quadratic deformation costs must be positive, not {self.deformation.tolist()}."
+            )
 
     def mirrored(self, root_cols: int) -> Part:
         """Return the part of the mirrored component, whose root has `root_cols` columns."""
@@ -93,7 +96,10 @@ class Component:
             box_weights = np.asarray(self.box_weights, dtype=np.float32)
             expected = (4, 2 * (1 + len(self.parts)) + 1)
             if box_weights.shape != expected or not np.isfinite(box_weights).all():
-                raise DataError(f"a component's box regression must be finite and of shape {expected}, not {box_weights.shape}.")
+                raise DataError(
+                    f"a component's box regression must be finite and of shape {expected}, "
+                    f"not {box_weights.shape}."
+                )
             object.__setattr__(self, "box_weights", box_weights)
 
 
@@ -133,8 +139,10 @@ class MixtureModel:
         object.__setattr__(self, "threshold", float(self.threshold))
         if not self.components:
             raise DataError(f"the model of {self.label!r} has no components.")
-        if self.max_displacement is not None and self.max_displacement < 0:
-            raise DataError(f"a model's largest displacement must be ≥ 0 or None, not {self.max_displacement}.")
+        check_number("MixtureModel", "cell_size", self.cell_size, low=4, integer=True)
+        check_number("MixtureModel", "interval", self.interval, low=1, integer=True)
+        if self.max_displacement is not None:
+            check_number("MixtureModel", "max_displacement", self.max_displacement, low=0, integer=True)
 
     @property
     def filter_shapes(self) -> list[tuple[int, int]]:
@@ -158,7 +166,8 @@ class MixtureModel:
 
     def __str__(self) -> str:
         roots = ", ".join("×".join(map(str, component.root.shape[:2])) for component in self.components)
-        return f"{self.label}: {len(self.components)} components with roots of {roots} cells and up to {self.n_parts} parts"
+        n = len(self.components)
+        return f"{self.label}: {n} components with roots of {roots} cells and up to {self.n_parts} parts"
 
 
 def _checked_filter(what: str, weights: npt.ArrayLike) -> npt.NDArray[np.float32]:

@@ -19,8 +19,8 @@ def suppress(
     overlap : float
         A box goes if its overlap with a better one that stayed is larger than this.
     measure : {"covered", "iou"}
-        Shared area over the area of the box in question (the published models' measure: a small box inside a large one goes), or
-        over the union of both.
+        Shared area over the area of the box in question (the published models' measure: a small box inside a
+        large one goes), or over the union of both.
 
     Returns
     -------

@@ -2,9 +2,10 @@
 
 Fundamentals
 ------------
-The picture is cut into square cells of `cell_size` pixels. Every pixel votes with its gradient's length for one of 18 signed
-orientations, shared bilinearly among the four nearest cells; of three colour channels the steepest votes. A cell's histogram is
-divided by the energy of each of the four 2 × 2 blocks of cells it belongs to, and each result is clipped at 0.2. The channels are
+The picture is cut into square cells of `cell_size` pixels. Every pixel votes with its gradient's length for
+one of 18 signed orientations, shared bilinearly among the four nearest cells; of three colour channels the
+steepest votes. A cell's histogram is divided by the energy of each of the four 2 × 2 blocks of cells it
+belongs to, and each result is clipped at 0.2. The channels are
 
 ====== =======================================================================================
 0–17   signed orientations: half the sum of the four normalised, clipped values
@@ -13,12 +14,14 @@ divided by the energy of each of the four 2 × 2 blocks of cells it belongs to, 
 31     truncation: 1 outside the picture (in the padding of a pyramid), 0 inside
 ====== =======================================================================================
 
-The outermost ring of cells has no complete blocks and is dropped: a picture of `r` × `c` cells gives `(r - 2, c - 2, 32)`.
+The outermost ring of cells has no complete blocks and is dropped: a picture of `r` × `c` cells gives `(r - 2,
+c - 2, 32)`.
 
 Implementation
 --------------
-The numbers agree with those of the published part models to 2e-7, which takes more care than it seems: orientations are compared
-with four-digit cosines, and where a gradient is exactly vertical, double precision decides between the two nearest bins.
+The numbers agree with those of the published part models to 2e-7, which takes more care than it seems:
+orientations are compared with four-digit cosines, and where a gradient is exactly vertical, double precision
+decides between the two nearest bins.
 
 If unsure, take cells of 8 pixels for whole objects and of 4 for their parts.
 """
@@ -34,7 +37,8 @@ from visionkl.core.validation import check_number, check_picture
 N_CHANNELS = kernel.N_CHANNELS
 TRUNCATION = kernel.TRUNCATION
 
-# Mirroring sends orientation o to 9 - o (signed, modulo 18) and to -o (unsigned, modulo 9), and swaps blocks left and right.
+# Mirroring sends orientation o to 9 - o (signed, modulo 18) and to -o (unsigned, modulo 9), and swaps blocks
+# left and right.
 _MIRRORED = np.array(
     [(9 - o) % 18 for o in range(18)] + [18 + (-o) % 9 for o in range(9)] + [29, 30, 27, 28] + [31]
 )
@@ -63,7 +67,7 @@ def hog(image: npt.ArrayLike, *, cell_size: int = 8) -> npt.NDArray[np.float32]:
     check_cell_size("hog", cell_size)
     planes = as_planes(image, "hog")
     magnitude, orientation = kernel.gradients(planes)
-    n_rows, n_cols = kernel.cell_counts(*magnitude.shape, cell_size)
+    n_rows, n_cols = kernel.cell_counts(magnitude.shape, cell_size)
     cells = np.zeros((max(n_rows - 2, 0), max(n_cols - 2, 0), N_CHANNELS), np.float32)
     kernel.cells_into(magnitude, orientation, cell_size, cells, 0, 0)
     return cells
@@ -82,17 +86,21 @@ def mirror(features: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
 
     Examples
     --------
-    >>> image = np.random.default_rng(0).integers(0, 256, (40, 48, 3))
+    >>> image = np.random.default_rng(0).uniform(0, 255, (40, 48, 3))
     >>> bool(np.allclose(mirror(hog(image)), hog(image[:, ::-1]), atol=1e-5))
     True
     """
     features = np.asarray(features)
     if features.ndim < 3 or features.shape[-1] not in (N_CHANNELS - 1, N_CHANNELS):
-        raise DataError(f"mirror: HOG cells have the shape (..., rows, cols, 31 or 32), not {features.shape}.")
+        raise DataError(
+            f"mirror: HOG cells have the shape (..., rows, cols, 31 or 32), not {features.shape}."
+        )
     return np.ascontiguousarray(features[..., ::-1, _MIRRORED[: features.shape[-1]]])
 
 
-def glyphs(features: npt.ArrayLike, *, cell_pixels: int = 20, negative: bool = False) -> npt.NDArray[np.uint8]:
+def glyphs(
+    features: npt.ArrayLike, *, cell_pixels: int = 20, negative: bool = False
+) -> npt.NDArray[np.uint8]:
     """Draw HOG cells or a filter as a picture: in each cell a star of strokes along the edges it stands for.
 
     Parameters
@@ -101,7 +109,8 @@ def glyphs(features: npt.ArrayLike, *, cell_pixels: int = 20, negative: bool = F
     cell_pixels : int
         Edge of a drawn cell in pixels.
     negative : bool
-        Draw the negative weights of a filter instead of the positive ones: the edges that speak against the object.
+        Draw the negative weights of a filter instead of the positive ones: the edges that speak against the
+        object.
 
     Returns
     -------

@@ -1,24 +1,27 @@
-"""The HOG pyramid: a picture's HOG cells at all scales, so that filters of one size find objects of every size (METHODS §10).
+"""The HOG pyramid: HOG cells at all scales, so that a filter finds objects of every size (METHODS §10).
 
 Levels
 ------
-An octave has `interval` levels, each `2 ** (1 / interval)` times smaller than the one before. The first octave is computed on
-cells of half the edge, that is at twice the resolution: parts are sought there, one octave finer than their root filter. With
-`extra_octave` one more, at a quarter of the edge, comes before it, which lets roots be found at twice the resolution: for small
-objects. The pyramid ends where the picture's shorter side falls below five cells.
+An octave has `interval` levels, each `2 ** (1 / interval)` times smaller than the one before. The first
+octave is computed on cells of half the edge, that is at twice the resolution: parts are sought there, one
+octave finer than their root filter. With `extra_octave` one more, at a quarter of the edge, comes before it,
+which lets roots be found at twice the resolution: for small objects. The pyramid ends where the picture's
+shorter side falls below five cells.
 
 `scales[i]` tells how many times finer than the plain picture's cells level `i` is: a cell of level `i` covers
 `cell_size / scales[i]` pixels.
 
 Resampling
 ----------
-The first level of each octave chain is shrunk from the picture itself by area averaging, the further octaves by halving the one
-before; see `visionkl.backend.cpu.resample`. These are the published models' rules, and the result agrees with theirs to 2e-7.
+The first level of each octave chain is shrunk from the picture itself by area averaging, the further octaves
+by halving the one before; see `visionkl.backend.cpu.resample`. These are the published models' rules, and the
+result agrees with theirs to 2e-7.
 
 Padding
 -------
-Each level is framed by `padding` cells of zeros (and one cell more for the ring that HOG drops), whose truncation channel is 1,
-so that objects reaching outside the picture can be found. A smaller frame is a view into a larger one: `FeaturePyramid.framed`.
+Each level is framed by `padding` cells of zeros (and one cell more for the ring that HOG drops), whose
+truncation channel is 1, so that objects reaching outside the picture can be found. A smaller frame is a view
+into a larger one: `FeaturePyramid.framed`.
 """
 
 from __future__ import annotations
@@ -71,8 +74,12 @@ class FeaturePyramid:
         """Return the same pyramid with a smaller frame: views, nothing is copied."""
         rows, cols = self.padding[0] - padding[0], self.padding[1] - padding[1]
         if rows < 0 or cols < 0:
-            raise UsageError(f"framed: the pyramid was padded by {self.padding} cells only; {padding} is more.")
-        levels = tuple(level[rows : level.shape[0] - rows, cols : level.shape[1] - cols] for level in self.levels)
+            raise UsageError(
+                f"framed: the pyramid was padded by {self.padding} cells only; {padding} is more."
+            )
+        levels = tuple(
+            level[rows : level.shape[0] - rows, cols : level.shape[1] - cols] for level in self.levels
+        )
         return replace(self, levels=levels, padding=padding)
 
     def from_level(self, first: int) -> FeaturePyramid:
@@ -126,7 +133,9 @@ def feature_pyramid(
     check_number("feature_pyramid", "interval", interval, low=1, integer=True)
     planes = as_planes(image, "feature_pyramid")
     rows, cols = planes.shape[1:]
-    n_plain = max(interval, 1 + math.floor(interval * math.log2(min(rows, cols) / (_SMALLEST_CELLS * cell_size))))
+    n_plain = max(
+        interval, 1 + math.floor(interval * math.log2(min(rows, cols) / (_SMALLEST_CELLS * cell_size)))
+    )
     finer_octaves = [4, 2] if extra_octave else [2]
     first_plain = interval * len(finer_octaves)
     scales = np.empty(first_plain + n_plain)
@@ -159,7 +168,7 @@ def _framed_cells(
     cell_size: int,
     padding: tuple[int, int],
 ) -> npt.NDArray[np.float32]:
-    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(*magnitude.shape, cell_size))
+    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(magnitude.shape, cell_size))
     top, left = padding[0] + 1, padding[1] + 1
     level = np.zeros((n_rows + 2 * top, n_cols + 2 * left, N_CHANNELS), np.float32)
     for outside in (np.s_[:top], np.s_[top + n_rows :], np.s_[:, :left], np.s_[:, left + n_cols :]):

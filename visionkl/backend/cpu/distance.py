@@ -1,13 +1,15 @@
-"""Generalised distance transforms: the best score a part can reach from every anchor, deformation cost deducted.
+"""Generalised distance transforms: the best score a part can reach from every anchor, less its cost.
 
 With `placed = anchor + (dx, dy)` and a cost `ax dx² + bx dx + ay dy² + by dy`,
 
     transformed[anchor] = max over placed of  scores[placed] - cost(placed - anchor)
 
-is separable: first along columns, then along rows. Two exact algorithms are here, both for many parts at once (last axis):
+is separable: first along columns, then along rows. Two exact algorithms are here, both for many parts at once
+(last axis):
 
-* `windowed`: displacements up to a radius, by trying them all. The parts lie side by side in memory, so each trial is one vector
-  operation over all parts; for the radius 4 of the published models it is several times faster than the envelope.
+* `windowed`: displacements up to a radius, by trying them all. The parts lie side by side in memory, so each
+  trial is one vector operation over all parts; for the radius 4 of the published models it is several times
+  faster than the envelope.
 * `envelope`: any displacement, by the upper envelope of parabolas, in linear time.
 """
 
@@ -29,7 +31,8 @@ def windowed(
         `ax, bx, ay, by` of each part.
     radius : int
     rows, cols : int
-        Anchors range over `rows × cols`, which may reach past the scores on the far side; -inf where nothing is in reach.
+        Anchors range over `rows × cols`, which may reach past the scores on the far side; -inf where nothing
+        is in reach.
 
     Returns
     -------
@@ -48,7 +51,10 @@ def windowed(
 def envelope(
     scores: npt.NDArray[np.float32], costs: npt.NDArray[np.float32], rows: int, cols: int
 ) -> npt.NDArray[np.float32]:
-    """Transform with displacements of any size; parameters and result as for `windowed`, with `ax, ay > 0`."""
+    """Transform with displacements of any size.
+
+    Parameters and result as for `windowed`, with `ax, ay > 0`.
+    """
     down = np.empty((rows, scores.shape[1], scores.shape[2]), np.float32)
     _envelope_down(scores, costs[:, 2].astype(np.float64), costs[:, 3].astype(np.float64), down)
     across = np.empty((cols, rows, scores.shape[2]), np.float32)
@@ -72,7 +78,8 @@ def best_placements(scores, costs, radius, anchors, parts, placed):  # type: ign
     parts : ndarray of int64, shape (m,)
         Which of the `n` parts.
     placed : ndarray of int64, shape (m, 2)
-        Receives `(row, col)` of the best placement; of equally good ones the first in column, then row, order.
+        Receives `(row, col)` of the best placement; of equally good ones the first in column, then row,
+        order.
     """
     rows, cols, _ = scores.shape
     for i in range(anchors.shape[0]):
@@ -124,8 +131,9 @@ def _best_across(scores, costs, best):  # type: ignore[no-untyped-def]
 
 @compiled
 def _envelope_down(scores, quadratic, linear, best):  # type: ignore[no-untyped-def]
-    # Parabola of place p over anchors q: scores[p] - a (p - q)² - b (p - q). The later of two parabolas is the higher one to
-    # the right of their crossing; `starts[k]` is where parabola `tops[k]` begins to be the highest.
+    # Parabola of place p over anchors q: scores[p] - a (p - q)² - b (p - q). The later of two parabolas is
+    # the higher one to the right of their crossing; `starts[k]` is where parabola `tops[k]` begins to be the
+    # highest.
     n_scores, n_lines, n = scores.shape
     tops = np.empty(n_scores, np.int64)
     starts = np.empty(n_scores + 1)

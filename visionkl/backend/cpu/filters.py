@@ -1,10 +1,11 @@
 """Dense filter responses: correlation of HOG levels with many filters at once, as matrix products.
 
-A filter of `h` rows and `w` columns is cut into its `h` rows. The windows of `w` neighbouring cells in a row of the level lie side
-by side in memory, so a band of rows becomes a matrix with one window a line, and one product with the rows of *all* filters gives
-the share of each filter row at each place; shares of `h` successive level rows are then added up. Against unrolling whole windows
-this copies `h` times less and gives BLAS a wider product. Against FFTs it does ten times the operations but runs at the speed of the
-machine: 2–3 times faster at these sizes (`benchmarks/`).
+A filter of `h` rows and `w` columns is cut into its `h` rows. The windows of `w` neighbouring cells in a row
+of the level lie side by side in memory, so a band of rows becomes a matrix with one window a line, and one
+product with the rows of *all* filters gives the share of each filter row at each place; shares of `h`
+successive level rows are then added up. Against unrolling whole windows this copies `h` times less and gives
+BLAS a wider product. Against FFTs it does ten times the operations but runs at the speed of the machine: 2–3
+times faster at these sizes (`benchmarks/`).
 """
 
 import numpy as np
@@ -50,7 +51,10 @@ def correlate(
         return responses
     band = max(_BAND_WINDOWS // places[1], 1)
     windows = np.lib.stride_tricks.as_strided(
-        level, (rows, places[1], w * channels), (level.strides[0], level.strides[1], level.strides[2]), writeable=False
+        level,
+        (rows, places[1], w * channels),
+        (level.strides[0], level.strides[1], level.strides[2]),
+        writeable=False,
     )
     unrolled = np.empty((band * places[1], w * channels), np.float32)
     shares = np.empty((band * places[1], h * n), np.float32)

@@ -1,6 +1,7 @@
 """HOG cells in two steps: strongest gradient of every pixel, then histograms and their normalisation.
 
-The gradients of a picture are worth keeping for a moment: cells of 4 and of 8 pixels (and of 2) are built from the same ones.
+The gradients of a picture are worth keeping for a moment: cells of 4 and of 8 pixels (and of 2) are built
+from the same ones.
 """
 
 import numpy as np
@@ -41,10 +42,10 @@ def gradients(planes: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float32],
     return magnitude, orientation
 
 
-def cell_counts(rows: int, cols: int, cell_size: int) -> tuple[int, int]:
+def cell_counts(shape: tuple[int, ...], cell_size: int) -> tuple[int, int]:
     """Rows and columns of HOG cells, before the outermost ring of cells is dropped for want of neighbours."""
     # Half a cell or more counts as a cell (halves go up).
-    return int(rows / cell_size + 0.5), int(cols / cell_size + 0.5)
+    return int(shape[0] / cell_size + 0.5), int(shape[1] / cell_size + 0.5)
 
 
 def cells_into(
@@ -55,8 +56,8 @@ def cells_into(
     row_offset: int,
     col_offset: int,
 ) -> None:
-    """Write the HOG cells of a picture into `level (rows, cols, 32)`, with its first inner cell at the given offset."""
-    n_rows, n_cols = cell_counts(*magnitude.shape, cell_size)
+    """Write a picture's HOG cells into `level (rows, cols, 32)`, its first inner cell at the given offset."""
+    n_rows, n_cols = cell_counts(magnitude.shape, cell_size)
     if min(n_rows, n_cols) < 3:  # no cell has neighbours on both sides
         return
     histogram = np.zeros((n_rows + 2, n_cols + 2, _N_SIGNED), np.float32)
@@ -76,7 +77,8 @@ def _gradients_into(planes, magnitude, orientation):  # type: ignore[no-untyped-
     best = np.empty(width, np.float32)
     chosen = np.empty(width, np.int32)
     for y in range(1, rows - 1):
-        # In double precision: which of two equally steep channels wins decides the orientation in smooth regions.
+        # In double precision: which of two equally steep channels wins decides the orientation in smooth
+        # regions.
         squared[:] = -1.0
         for c in range(channels):
             left, right = planes[c, y, : cols - 2], planes[c, y, 2:]
@@ -105,7 +107,8 @@ def _gradients_into(planes, magnitude, orientation):  # type: ignore[no-untyped-
                 signed = forward if dot > np.float32(0) else backward
                 chosen[x] = signed if size > best[x] else chosen[x]
                 best[x] = size if size > best[x] else best[x]
-        # Orientations 4 and 5 lie symmetrically about the vertical: only double precision tells them apart where dx is tiny.
+        # Orientations 4 and 5 lie symmetrically about the vertical: only double precision tells them apart
+        # where dx is tiny.
         bins = orientation[y, 1 : cols - 1]
         for x in range(width):
             lean, rise = 0.1736 * dx[x], 0.9848 * dy[x]

@@ -1,11 +1,12 @@
 """How the hot loops are compiled: one decorator for all.
 
-The loops release the GIL and are never `parallel`: threads are settled in one place (`visionkl.backend.threads`), which runs
-several of them side by side. That lets the machine code be cached on disk, so a command compiles once per installation.
+The loops release the GIL and are never `parallel`: threads are settled in one place
+(`visionkl.backend.threads`), which runs several of them side by side. That lets the machine code be cached on
+disk, so a command compiles once per installation.
 
-Of the fast-math licences only the harmless ones are given: sums may be reordered (`reassoc`) and multiply-adds fused
-(`contract`), but NaN and infinity keep their meaning, because -inf marks places where a filter does not fit. Where even the
-last bit matters, `compiled_exactly` gives none.
+Of the fast-math licences only the harmless ones are given: sums may be reordered (`reassoc`) and
+multiply-adds fused (`contract`), but NaN and infinity keep their meaning, because -inf marks places where a
+filter does not fit. Where even the last bit matters, `compiled_exactly` gives none.
 """
 
 from collections.abc import Callable
@@ -32,5 +33,6 @@ def _compile(function: Function, options: dict[str, Any]) -> Function:
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:
-        # No folder to keep the machine code in (a read-only installation without a home): compile in every process.
+        # No folder to keep the machine code in (a read-only installation without a home): compile in every
+        # process.
         return numba.njit(**options)(function)

@@ -1,8 +1,9 @@
 """Shrinking pictures by averaging areas, in double precision.
 
-Each output pixel is the mean of the input area it covers: whole pixels with full weight, the first and last with the fraction
-covered. Fractions below `NEGLIGIBLE` are dropped, as the published part models were trained that way. Double precision is
-not a luxury: in flat regions the HOG cell divides by almost nothing, so that rounding noise of 1e-5 would become visible edges.
+Each output pixel is the mean of the input area it covers: whole pixels with full weight, the first and last
+with the fraction covered. Fractions below `NEGLIGIBLE` are dropped, as the published part models were trained
+that way. Double precision is not a luxury: in flat regions the HOG cell divides by almost nothing, so that
+rounding noise of 1e-5 would become visible edges.
 """
 
 import numpy as np
@@ -41,7 +42,7 @@ def shrink(planes: npt.NDArray[np.float64], rows: int, cols: int) -> npt.NDArray
 
 
 def _area_taps(old: int, new: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """First source index `(new,)`, which may be -1 with weight 0, and weights `(new, taps)` of each output pixel."""
+    """First source index `(new,)` (-1 where it has no weight) and weights `(new, taps)` per output pixel."""
     step = old / new
     begin = np.arange(new) * step
     end = begin + step
@@ -78,7 +79,10 @@ def _shrink_into(planes, first_row, row_weights, first_col, col_weights, shrunk)
                     window = line[first_col[x] + 1 :]
                     weights = col_weights[x]
                     target[x] = (
-                        weights[0] * window[0] + weights[1] * window[1] + weights[2] * window[2] + weights[3] * window[3]
+                        weights[0] * window[0]
+                        + weights[1] * window[1]
+                        + weights[2] * window[2]
+                        + weights[3] * window[3]
                     )
             else:
                 for x in range(cols):

@@ -2,6 +2,9 @@
 
 from visionkl.backend.cpu.jit import compiled
 
+# Windows of levels half an octave apart overlap by exactly one half: such ties stay, whatever the rounding.
+_TIE = 1 + 1e-5
+
 
 @compiled
 def suppress(boxes, overlap, of_union, keep):  # type: ignore[no-untyped-def]
@@ -31,5 +34,5 @@ def suppress(boxes, overlap, of_union, keep):  # type: ignore[no-untyped-def]
             if keep[j] and width > 0 and height > 0:
                 shared = width * height
                 whole = areas[i] + areas[j] - shared if of_union else areas[j]
-                if shared > overlap * whole:
+                if shared > overlap * whole * _TIE:
                     keep[j] = False

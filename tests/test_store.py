@@ -1,0 +1,112 @@
+"""Model files: there and back, and nothing but model files."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tests.detection.conftest import random_model
+from visionkl.core.errors import ModelFileError
+from visionkl.detection.detector import DPMDetector
+from visionkl.store import FORMAT, load, read_model, save
+
+IMAGE = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)
+
+
+def test_a_saved_model_comes_back_unchanged(tmp_path):
+    model = random_model(notes={"origin": "test", "n": 3}, max_displacement=None)
+    save(model, tmp_path / "m.safetensors")
+    again = read_model(tmp_path / "m.safetensors")
+    for name in ("label", "cell_size", "interval", "extra_octave", "threshold", "max_displacement", "notes"):
+        assert getattr(again, name) == getattr(model, name)
+    for mine, theirs in zip(model.components, again.components, strict=True):
+        np.testing.assert_array_equal(mine.root, theirs.root)
+        np.testing.assert_array_equal(mine.scale_bias, theirs.scale_bias)
+        assert mine.bias == theirs.bias
+        assert (mine.box_weights is None) == (theirs.box_weights is None)
+        for a, b in zip(mine.parts, theirs.parts, strict=True):
+            assert a.anchor == b.anchor
+            np.testing.assert_array_equal(a.weights, b.weights)
+            np.testing.assert_array_equal(a.deformation, b.deformation)
+
+
+def test_a_saved_detector_detects_the_same(tmp_path):
+    detector = DPMDetector(random_model())
+    detector.save(tmp_path / "m.safetensors")
+    assert load(tmp_path / "m.safetensors").detect(IMAGE) == detector.detect(IMAGE)
+
+
+@pytest.mark.realdata
+def test_published_models_survive_the_change_of_format(realdata, tmp_path):
+    published = load(realdata / "voc_dpm_models" / "INRIA_person_final.mat")
+    published.save(tmp_path / "person.safetensors")
+    again = load(tmp_path / "person.safetensors")
+    assert again.detect(IMAGE, threshold=-1.5) == published.detect(IMAGE, threshold=-1.5)
+
+
+def test_a_file_cut_short_is_refused(tmp_path):
+    save(random_model(), tmp_path / "m.safetensors")
+    whole = (tmp_path / "m.safetensors").read_bytes()
+    for size in (0, 4, 100, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "short.safetensors").write_bytes(whole[:size])
+        with pytest.raises(ModelFileError, match=r"short\.safetensors"):
+            load(tmp_path / "short.safetensors")
+
+
+def test_foreign_files_are_refused(tmp_path):
+    (tmp_path / "text.safetensors").write_text("this is no model")
+    save_file({"x": np.zeros(3)}, tmp_path / "foreign.safetensors")
+    (tmp_path / "picture.jpg").write_bytes(b"\xff\xd8\xff")
+    for name, message in [
+        ("text.safetensors", "no model"),
+        ("foreign.safetensors", "not written by"),
+        ("picture.jpg", "no model"),
+    ]:
+        with pytest.raises(ModelFileError, match=message):
+            load(tmp_path / name)
+    with pytest.raises(ModelFileError, match="no such file"):
+        load(tmp_path / "nowhere.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": FORMAT + 1}, "upgrade"),
+        ({"kind": "sandwich"}, "sandwich"),
+        ({"components": []}, "no components"),
+        ({"interval": None}, "interval"),
+        ({"components": [{"bias": 0, "anchors": [[0, 0]]}]}, "not consistent"),
+    ],
+)
+def test_inconsistent_descriptions_are_refused(tmp_path, change, message):
+    description = {
+        "format": FORMAT,
+        "kind": "mixture of deformable part models",
+        "label": "x",
+        "cell_size": 8,
+        "interval": 4,
+        "extra_octave": False,
+        "threshold": 0.0,
+        "max_displacement": 4,
+        "notes": {},
+        "components": [{"bias": 0.0, "anchors": []}],
+    }
+    arrays = {
+        "components.0.root": np.zeros((3, 3, 32), np.float32),
+        "components.0.scale_bias": np.zeros(3, np.float32),
+    }
+    path = tmp_path / "m.safetensors"
+    save_file(arrays, path, metadata={"visionkl": json.dumps(description)})
+    assert read_model(path).label == "x"
+    save_file(arrays, path, metadata={"visionkl": json.dumps({**description, **change})})
+    with pytest.raises(ModelFileError, match=message):
+        read_model(path)
+
+
+def test_nothing_is_left_behind_when_writing_fails(tmp_path):
+    target = tmp_path / "m.safetensors"
+    target.mkdir()  # a folder of that name cannot be replaced by a file
+    with pytest.raises(Exception, match=r"m\.safetensors"):
+        save(random_model(), target)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
