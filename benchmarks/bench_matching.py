@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.fft
 import scipy.ndimage
 from harness import Contestant, Setting, row
-from threadpoolctl import threadpool_limits
+from limits import matrix_product
 
 from visionkl.backend.cpu.distance import envelope, windowed
 from visionkl.backend.cpu.filters import correlate, stack_filters
@@ -54,7 +54,7 @@ def filters(setting: Setting) -> Iterator[Contestant]:
     yield Contestant("visionkl, matrix products", "ours", ours)
     rival = partial(by_fourier.responses, levels, threads)
     yield Contestant("FFT on tiles, scipy.fft", "peer", lambda: _discard(rival()))
-    yield Contestant("sgemm of as many operations", "limit", _as_one_product(places * weights.size, threads))
+    yield Contestant("sgemm of as many operations", "limit", matrix_product(places * weights.size, threads))
 
 
 class FourierFilters:
@@ -103,19 +103,6 @@ class FourierFilters:
 
         run_tasks(compute, range(0, len(corners), self.batch), threads)
         return results
-
-
-def _as_one_product(multiply_adds: int, threads: int) -> partial[None]:
-    """One big square matrix product with as many multiply-adds: what the machine can do at best."""
-    edge = 1024
-    left = stream(0, "product").normal(size=(max(multiply_adds // edge**2, 1), edge)).astype(np.float32)
-    right = stream(1, "product").normal(size=(edge, edge)).astype(np.float32)
-    return partial(_product, left, right, threads)
-
-
-def _product(left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], threads: int) -> None:
-    with threadpool_limits(threads, "blas"):
-        left @ right
 
 
 # -- distance transforms -------------------------------------------------------------------------------------

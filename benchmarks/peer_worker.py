@@ -59,7 +59,7 @@ def opencv_hog(picture: np.ndarray, cell_size: int) -> float:
 def opencv_nms(boxes: np.ndarray, scores: np.ndarray, overlap: float) -> float:
     """Suppress overlapping boxes with OpenCV (intersection over union)."""
     corner_and_size = np.column_stack([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]]).astype(np.float64)
-    return _seconds(lambda: cv2.dnn.NMSBoxes(corner_and_size, scores, -np.inf, overlap))
+    return _seconds(lambda: cv2.dnn.NMSBoxes(corner_and_size, scores, 0.0, overlap))
 
 
 def version_for(function: str) -> str:
