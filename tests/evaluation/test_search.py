@@ -18,9 +18,9 @@ class BrightSpot:
         self.channel = channel
         self.label = label
 
-    def detect(self, image, *, n_jobs=None):
+    def detect(self, image, *, threshold=None, n_jobs=None):
         rows, cols = np.nonzero(image[:, :, self.channel] > 128)
-        if len(rows) == 0:
+        if len(rows) == 0 or (threshold is not None and len(rows) < threshold):
             return Detections()
         box = [cols.min(), rows.min(), cols.max() + 1, rows.max() + 1]
         return Detections([box], [len(rows)], self.label)
@@ -61,6 +61,12 @@ def test_good_detectors_score_1(spots):
     assert seen == [(number, 9) for number in range(1, 10)]
 
 
+def test_a_threshold_keeps_low_scores_out(spots):
+    # Each square has 150 bright pixels.
+    assert evaluate_voc(DETECTORS, spots, threshold=150).mean_ap == pytest.approx(1.0)
+    assert evaluate_voc(DETECTORS, spots, threshold=151).by_class["red"].n_detections == 0
+
+
 def test_streaming_equals_collecting(spots):
     swapped = {"green": BrightSpot(0, "red"), "red": BrightSpot(1, "green")}
     found = {example.id: detections for example, detections in search(swapped, spots)}
@@ -87,7 +93,7 @@ def test_a_broken_picture_stops_or_is_left_out(spots):
 
 def test_complaints_come_before_the_work(spots):
     class Untouchable:
-        def detect(self, image, *, n_jobs=None):
+        def detect(self, image, *, threshold=None, n_jobs=None):
             raise AssertionError("the search began")
 
     with pytest.raises(UsageError, match="there is no class 'purple'"):

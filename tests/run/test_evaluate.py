@@ -143,6 +143,16 @@ def test_results_are_scored_again_without_models(devkit, capsys):
     assert [path.name for path in Path("again").iterdir()] == ["evaluation.json"]
 
 
+def test_a_lower_threshold_keeps_more(devkit, capsys):
+    counts = []
+    for threshold in ("1000", "0", "-2"):
+        code, out, _ = run(capsys, *MODELS, *DATA, "--json", "--threshold", threshold)
+        document = json.loads(out)
+        assert (code, document["thresholds"]) == (0, {"cross": float(threshold), "ring": float(threshold)})
+        counts.append(sum(found["n_detections"] for found in document["classes"].values()))
+    assert 0 == counts[0] < counts[1] < counts[2]
+
+
 def test_no_folder_is_ever_overwritten(devkit, capsys):
     for expected in ("eval-VOC2007-val-ring", "eval-VOC2007-val-ring-2"):
         code, out, _ = run(capsys, "--model", "ring.safetensors", *DATA, "--json")
@@ -242,6 +252,7 @@ def test_results_that_do_not_fit(devkit, capsys, name, text, sentence):
     [
         (DATA, 2, "give either --model to search with, or --from-results"),
         ([*MODELS, *DATA, "--from-results", "."], 2, "give either --model"),
+        (["--from-results", ".", *DATA, "--threshold", "0"], 2, "--threshold is for the search"),
         ([*MODELS, "ring.safetensors", *DATA], 2, "another model finds 'ring', too"),
         ([*MODELS, *DATA, "--metric", "12"], 2, "--metric must be one of 07, 10"),
         ([*MODELS, "--data", ".", "--split", "minival"], 2, "there is no split 'minival'"),

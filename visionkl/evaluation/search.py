@@ -22,8 +22,8 @@ from visionkl.datasets.base import Dataset, Example, OnBadData, usable
 class Detector(Protocol):
     """What can be evaluated: anything that finds boxes in a picture."""
 
-    def detect(self, image: Any, *, n_jobs: int | None = None) -> Detections:
-        """Find objects in a picture, uint8 RGB `(rows, cols, 3)`."""
+    def detect(self, image: Any, *, threshold: float | None = None, n_jobs: int | None = None) -> Detections:
+        """Find objects in a picture, uint8 RGB `(rows, cols, 3)`; without a threshold, down to its own."""
         ...
 
 
@@ -31,6 +31,7 @@ def search(
     detectors: Mapping[str, Detector],
     dataset: Dataset,
     *,
+    threshold: float | None = None,
     n_jobs: int | None = None,
     on_bad_data: OnBadData | None = None,
     on_skip: Callable[[Example, DataError], None] | None = None,
@@ -42,6 +43,8 @@ def search(
     detectors : mapping of str to Detector
         By the class that they look for; their detections get this label.
     dataset : Dataset
+    threshold : float, optional
+        The lowest score that is kept; each detector's own by default.
     n_jobs : int, optional
         Threads that search a picture; all usable cores by default.
     on_bad_data, on_skip
@@ -51,14 +54,14 @@ def search(
     ------
     example : Example
     detections : Detections
-        Of all detectors, down to the threshold of each.
+        Of all detectors.
     """
     find = _shared_search(detectors) or _search_one_by_one(detectors)
     for example, image in usable(dataset, on_bad_data, on_skip=on_skip):
-        yield example, find(image, n_jobs)
+        yield example, find(image, threshold, n_jobs)
 
 
-Find = Callable[[npt.NDArray[np.uint8], int | None], Detections]
+Find = Callable[[npt.NDArray[np.uint8], float | None, int | None], Detections]
 
 
 def _shared_search(detectors: Mapping[str, Detector]) -> Find | None:
@@ -71,16 +74,19 @@ def _shared_search(detectors: Mapping[str, Detector]) -> Find | None:
     if len(classes) < len(detectors):
         return None
 
-    def find(image: npt.NDArray[np.uint8], n_jobs: int | None) -> Detections:
-        found = detect_all(models, image, n_jobs=n_jobs)
+    def find(image: npt.NDArray[np.uint8], threshold: float | None, n_jobs: int | None) -> Detections:
+        found = detect_all(models, image, threshold=threshold, n_jobs=n_jobs)
         return replace(found, labels=tuple(classes[label] for label in found.labels))
 
     return find
 
 
 def _search_one_by_one(detectors: Mapping[str, Detector]) -> Find:
-    def find(image: npt.NDArray[np.uint8], n_jobs: int | None) -> Detections:
-        found = ((label, detector.detect(image, n_jobs=n_jobs)) for label, detector in detectors.items())
-        return Detections.concatenate(replace(some, labels=(label,) * len(some)) for label, some in found)
+    def find(image: npt.NDArray[np.uint8], threshold: float | None, n_jobs: int | None) -> Detections:
+        found = []
+        for label, detector in detectors.items():
+            some = detector.detect(image, threshold=threshold, n_jobs=n_jobs)
+            found.append(replace(some, labels=(label,) * len(some)))
+        return Detections.concatenate(found)
 
     return find

@@ -120,9 +120,9 @@ class VOCScorer:
             if len(mine) == 0:
                 continue
             ranked = mine[np.argsort(-detections.scores[mine], kind="stable")]
-            overlaps = iou(detections.boxes[ranked], annotation.boxes[there])
+            found, objects = detections.boxes[ranked], annotation.boxes[there]
             self._scores[label].append(detections.scores[ranked])
-            self._verdicts[label].append(_verdicts(overlaps, difficult, self.min_overlap))
+            self._verdicts[label].append(_verdicts(found, objects, difficult, self.min_overlap))
 
     def result(self, dataset: str, metric: Metric = "07", skipped: Iterable[str] = ()) -> VOCResult:
         """Sum up everything that was added."""
@@ -149,12 +149,16 @@ class VOCScorer:
 
 
 def _verdicts(
-    overlaps: npt.NDArray[np.floating], difficult: npt.NDArray[np.bool_], min_overlap: float
+    found: npt.NDArray[np.float32],
+    objects: npt.NDArray[np.float32],
+    difficult: npt.NDArray[np.bool_],
+    min_overlap: float,
 ) -> npt.NDArray[np.int8]:
-    """Judge the detections of one class in one picture, best first; `overlaps` is (detections, objects)."""
-    verdicts = np.full(len(overlaps), _FALSE, np.int8)
-    if len(difficult) == 0:
+    """Judge the boxes found of one class in one picture, best score first, by the boxes of its objects."""
+    verdicts = np.full(len(found), _FALSE, np.int8)
+    if len(objects) == 0:
         return verdicts
+    overlaps = iou(found, objects)
     target = overlaps.argmax(axis=1)
     hit = overlaps.max(axis=1) >= min_overlap
     verdicts[hit & difficult[target]] = _IGNORED
@@ -229,6 +233,7 @@ def evaluate_voc(
     metric: Metric = "07",
     *,
     min_overlap: float = 0.5,
+    threshold: float | None = None,
     n_jobs: int | None = None,
     on_bad_data: OnBadData | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -239,13 +244,16 @@ def evaluate_voc(
     ----------
     detectors : mapping of str to detector
         One for each class, by the data set's name of the class. A detector has a method `detect` that takes
-        a picture and returns `Detections`; all that it returns is scored, down to its own lowest threshold.
+        a picture and returns `Detections`; all that it returns is scored.
     dataset : Dataset
         Labelled pictures. They are decoded one by one, and none is kept.
     metric : {"07", "10"}, default="07"
         Eleven-point mean, or area under the curve.
     min_overlap : float, default=0.5
         The overlap at which an object counts as found.
+    threshold : float, optional
+        The lowest score that is kept; each detector's own by default. A threshold that is too high cuts the
+        curve off and lowers the AP; a low one costs little.
     n_jobs : int, optional
         Threads that search a picture; all usable cores by default.
     on_bad_data : {"raise", "skip"}, optional
@@ -268,7 +276,7 @@ def evaluate_voc(
     >>> Image.new("RGB", (64, 48)).save(path)
     >>> wall = Annotation([[0, 0, 64, 48]], ["wall"])
     >>> class Everywhere:
-    ...     def detect(self, image, *, n_jobs=None):
+    ...     def detect(self, image, *, threshold=None, n_jobs=None):
     ...         return Detections([[0, 0, image.shape[1], image.shape[0]]], [1.0], "wall")
     >>> data = Dataset("walls", ("wall",), [Example("a", path, lambda: wall)])
     >>> evaluate_voc({"wall": Everywhere()}, data).mean_ap
@@ -281,6 +289,7 @@ def evaluate_voc(
     found = search(
         detectors,
         dataset,
+        threshold=threshold,
         n_jobs=n_jobs,
         on_bad_data=on_bad_data,
         on_skip=lambda example, error: skipped.append(example.id),

@@ -3,7 +3,7 @@
 The story: open the data set, load the models, make sure that results can be written, decode every picture
 once so that a broken one is known before the work starts, search all pictures, write what was found to VOC
 results files, and score these files. `--from-results` begins at the last step, so both ways give the same
-numbers. The score is taken of everything down to each model's own lowest threshold.
+numbers. What scores below the threshold (each model's own, or `--threshold`) is not written and not scored.
 
 The output folder holds `comp3_det_<split>_<class>.txt`, `images_<split>.txt` (the pictures that were
 searched) and `evaluation.json`. An interrupted search leaves the results of the pictures it came to.
@@ -52,6 +52,9 @@ class EvaluateOptions:
     metric : {"07", "10"}
         07 is the eleven-point mean of VOC2007, 10 the area under the curve of VOC2010 and later. The JSON
         document has both.
+    threshold : float, optional
+        Lowest score that is kept; by default each model's own. One that is too high cuts the curve off and
+        lowers the AP: published VOC models are scored at -1.1 or below.
     from_results : Path, optional
         Score the results files in this folder instead of searching with models.
     out : Path, optional
@@ -68,6 +71,7 @@ class EvaluateOptions:
     year: str | None = None
     split: str = "test"
     metric: Literal["07", "10"] = "07"
+    threshold: float | None = None
     from_results: Path | None = None
     out: Path | None = None
     report: Path | None = None
@@ -88,6 +92,8 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
         raise UsageError(
             "give either --model to search with, or --from-results to score. Try eval_voc --help."
         )
+    if options.from_results is not None and options.threshold is not None:
+        raise UsageError("--threshold is for the search with --model; results files are scored as they are.")
     dataset = VOC(
         options.data,
         options.year,
@@ -110,7 +116,8 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
         _check_data(dataset, console)
         results = fresh_folder(options.out or _default_folder(dataset, classes))
         facts |= {"models": list(map(str, options.model or [])), "results": str(results)}
-        facts |= _search(detectors, dataset, results, console)
+        facts |= {"thresholds": _thresholds(detectors, options.threshold)}
+        facts |= _search(detectors, dataset, options.threshold, results, console)
 
     result = _score(results, dataset, classes, options.metric, console)
     document = {"visionkl": __version__, **facts, **result.to_dict()}
@@ -156,7 +163,11 @@ def _check_data(dataset: Dataset, console: Console) -> None:
 
 
 def _search(
-    detectors: dict[str, DPMDetector], dataset: VOC, folder: Path, console: Console
+    detectors: dict[str, DPMDetector],
+    dataset: VOC,
+    threshold: float | None,
+    folder: Path,
+    console: Console,
 ) -> dict[str, float]:
     """Search all pictures and write the results files; says how long it took."""
     from visionkl.evaluation.results import voc_results_writer
@@ -176,7 +187,9 @@ def _search(
                 progress.advance()
 
             try:
-                for example, found in search(detectors, dataset, n_jobs=console.jobs, on_skip=leave_out):
+                for example, found in search(
+                    detectors, dataset, threshold=threshold, n_jobs=console.jobs, on_skip=leave_out
+                ):
                     write(example.id, found)
                     n_done += 1
                     progress.advance()
@@ -208,6 +221,12 @@ def _warm_up(detectors: dict[str, DPMDetector], console: Console) -> None:
 
     with console.compiling():
         detect_all(list(detectors.values()), np.zeros((120, 160, 3), np.uint8), n_jobs=console.jobs)
+
+
+def _thresholds(detectors: dict[str, DPMDetector], threshold: float | None) -> dict[str, float]:
+    return {
+        label: detector.threshold if threshold is None else threshold for label, detector in detectors.items()
+    }
 
 
 def _default_folder(dataset: VOC, classes: list[str]) -> Path:
@@ -294,6 +313,12 @@ def _write_json(path: Path, document: dict[str, Any]) -> None:
         file.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def _fact_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number:.4g}" for name, number in value.items())
+    return ", ".join(value) if isinstance(value, list) else value
+
+
 def _write_report(path: Path, result: VOCResult, facts: dict[str, Any]) -> None:
     from visionkl.evaluation.voc import METRICS
     from visionkl.report.html import Report
@@ -326,9 +351,7 @@ def _write_report(path: Path, result: VOCResult, facts: dict[str, Any]) -> None:
     report.section("Precision and recall")
     report.picture(figure, f"Precision over recall; the legend has AP {result.metric}.")
     report.section("How it was made")
-    report.facts(
-        {name: ", ".join(value) if isinstance(value, list) else value for name, value in facts.items()}
-    )
+    report.facts({name: _fact_text(value) for name, value in facts.items()})
     if result.skipped:
         report.text(f"Left out: {', '.join(result.skipped)}.")
     report.save(path)
