@@ -38,14 +38,13 @@ def windowed(
     -------
     ndarray of float32, shape (rows, cols, n)
     """
+    n_rows, n_cols, n = scores.shape
     shifts = np.arange(-radius, radius + 1, dtype=np.float32)[:, None]
-    along_x = costs[:, 0] * shifts**2 + costs[:, 1] * shifts
-    along_y = costs[:, 2] * shifts**2 + costs[:, 3] * shifts
-    down = np.full((rows, scores.shape[1], scores.shape[2]), -np.inf, np.float32)
-    _best_down(scores, along_y, down)
-    across = np.full((rows, cols, scores.shape[2]), -np.inf, np.float32)
-    _best_across(down, along_x, across)
-    return across
+    along_x = np.tile(costs[:, 0] * shifts**2 + costs[:, 1] * shifts, cols)
+    along_y = np.tile(costs[:, 2] * shifts**2 + costs[:, 3] * shifts, n_cols)
+    best = np.empty((rows, cols * n), np.float32)
+    _best_in_window(scores.reshape(n_rows, n_cols * n), along_y, along_x, n, best)
+    return best.reshape(rows, cols, n)
 
 
 def envelope(
@@ -99,34 +98,53 @@ def best_placements(scores, costs, radius, anchors, parts, placed):  # type: ign
 
 
 @compiled
-def _best_down(scores, costs, best):  # type: ignore[no-untyped-def]
-    n_shifts, n = costs.shape
-    radius = n_shifts // 2
+def _best_in_window(scores, along_y, along_x, n, best):  # type: ignore[no-untyped-def]
+    # A row of all parts at all places is one line of numbers; a neighbouring place is n numbers further on.
+    n_rows, width = scores.shape
+    n_taps = along_y.shape[0]
+    radius = n_taps // 2
+    anchors = best.shape[1]
+    nothing = np.full(width, -np.inf, np.float32)
+    # What the first pass leaves, with room to look past both ends.
+    margin = radius * n
+    framed = np.full(max(width, anchors) + 2 * margin, -np.inf, np.float32)
+    spare = np.empty(max(width, anchors), np.float32)
     for y in range(best.shape[0]):
-        for shift in range(n_shifts):
-            source_row = y + shift - radius
-            if 0 <= source_row < scores.shape[0]:
-                for x in range(scores.shape[1]):
-                    source, target, cost = scores[source_row, x], best[y, x], costs[shift]
-                    for f in range(n):
-                        value = source[f] - cost[f]
-                        target[f] = value if value > target[f] else target[f]
+        old, new = framed[margin : margin + width], spare[:width]
+        if radius % 2:
+            old, new = new, old
+        _deduct(scores[y] if y < n_rows else nothing, along_y[radius], old)
+        for step in range(1, radius + 1):
+            above = scores[y - step] if 0 <= y - step < n_rows else nothing
+            below = scores[y + step] if y + step < n_rows else nothing
+            _best_of_three(old, above, along_y[radius - step], below, along_y[radius + step], new)
+            old, new = new, old
+        old, new = best[y], spare[:anchors]
+        if radius % 2:
+            old, new = new, old
+        _deduct(framed[margin : margin + anchors], along_x[radius], old)
+        for step in range(1, radius + 1):
+            left = framed[margin - step * n : margin - step * n + anchors]
+            right = framed[margin + step * n : margin + step * n + anchors]
+            _best_of_three(old, left, along_x[radius - step], right, along_x[radius + step], new)
+            old, new = new, old
 
 
 @compiled
-def _best_across(scores, costs, best):  # type: ignore[no-untyped-def]
-    n_shifts, n = costs.shape
-    radius = n_shifts // 2
-    for y in range(best.shape[0]):
-        for x in range(best.shape[1]):
-            target = best[y, x]
-            for shift in range(n_shifts):
-                source_col = x + shift - radius
-                if 0 <= source_col < scores.shape[1]:
-                    source, cost = scores[y, source_col], costs[shift]
-                    for f in range(n):
-                        value = source[f] - cost[f]
-                        target[f] = value if value > target[f] else target[f]
+def _deduct(source, cost, target):  # type: ignore[no-untyped-def]
+    for i in range(target.shape[0]):
+        target[i] = source[i] - cost[i]
+
+
+@compiled
+def _best_of_three(old, first, first_cost, second, second_cost, new):  # type: ignore[no-untyped-def]
+    # Written to another line than it reads: raising values in place would compile to masked stores, ten times
+    # slower.
+    for i in range(new.shape[0]):
+        a = first[i] - first_cost[i]
+        b = second[i] - second_cost[i]
+        better = a if a > b else b
+        new[i] = better if better > old[i] else old[i]
 
 
 @compiled
