@@ -118,7 +118,7 @@ class TestOptions:
         [
             (["x"], "--model must be given."),
             (["--model", "a"], "INPUT must be given."),
-            (["x", "--model"], "argument --model: expected at least one argument."),
+            (["x", "--model"], "--model needs a value."),
             (["x", "--model", "a", "--threshold", "high"], "--threshold must be a number, not 'high'."),
             (
                 ["x", "--model", "a", "--on-bad-data", "go"],

@@ -94,7 +94,8 @@ def plan_overlay(
         Size of the picture.
     detections : Detections
     parts : bool
-        Whether to draw the boxes of the parts, too.
+        Whether to draw the boxes of the parts, too; those of an object so small that they would fill it with
+        lines are left out.
     min_score : float, optional
         Leave out detections below this score.
     max_count : int
@@ -127,10 +128,8 @@ def plan_overlay(
     everybody = list(zip(found.labels, found.scores, boxes, found.parts, strict=True))
     # The best detection is drawn last and lies on top.
     for label, _, _, part_boxes in reversed(everybody if parts else []):
-        for box in part_boxes[np.isfinite(part_boxes).all(axis=1)]:
-            visible = box_arithmetic.area(box_arithmetic.clip(box, width, height)) > 0
-            if visible:
-                frames.append(Frame(_as_box(box), _lightened(_colour_of(label, colours)), thin, rim, 0.35))
+        for box in _legible_parts(part_boxes, width, height, font_size):
+            frames.append(Frame(box, _lightened(_colour_of(label, colours)), thin, rim, 0.35))
     for label, _, box, _ in reversed(everybody):
         frames.append(Frame(box, _colour_of(label, colours), line, rim, 0.6))
     wanted_tags = [
@@ -191,10 +190,11 @@ def paint(image: npt.NDArray[np.uint8], overlay: Overlay) -> npt.NDArray[np.uint
 
 
 def _inset(box: Box, by: int) -> Box:
-    """Shrink a box on all sides, to its middle line at most."""
+    """Shrink a box on all sides; what would vanish becomes its last corner, so that the ring is the whole box."""
     x1, y1, x2, y2 = box
-    across, down = min(by, (x2 - x1) // 2), min(by, (y2 - y1) // 2)
-    return x1 + across, y1 + down, x2 - across, y2 - down
+    if min(x2 - x1, y2 - y1) <= 2 * by:
+        return x2, y2, x2, y2
+    return x1 + by, y1 + by, x2 - by, y2 - by
 
 
 def _ring(outer: Box, inner: Box) -> list[Box]:
@@ -253,11 +253,14 @@ def _best_place(
         places = [outside[0], *inside[:1], *outside[1:], *inside[1:]]
     else:
         places = outside + inside  # a small object would be hidden by its own tag
-    best, least = (x1, y1), np.inf
+    best, least = (0, 0), np.inf
     for x, y in places:
-        left, top = round(min(max(x, 0.0), width - tag_width)), round(min(max(y, 0.0), height - tag_height))
+        left, top = (
+            min(max(round(x), 0), width - tag_width),
+            min(max(round(y), 0), height - tag_height),
+        )
         place = (left, top, left + tag_width, top + tag_height)
-        moved = abs(left - x) * tag_height + abs(top - y) * tag_width
+        moved = abs(left - round(x)) * tag_height + abs(top - round(y)) * tag_width
         hidden = float(box_arithmetic.intersection([place], placed).sum()) if placed else 0.0
         # Being pushed back into the picture is a small fault beside hiding another tag.
         if 10 * hidden + moved < least:
@@ -296,6 +299,15 @@ def _ink_on(ground: Colour) -> Colour:
     """Black on bright ground, white on dark."""
     red, green, blue = ground
     return (0, 0, 0) if 0.299 * red + 0.587 * green + 0.114 * blue > 110 else (255, 255, 255)
+
+
+def _legible_parts(parts: npt.NDArray[np.float32], width: int, height: int, font_size: int) -> list[Box]:
+    """Parts that lie in the picture, or none if the middle one of them is hardly larger than a letter."""
+    parts = parts[np.isfinite(parts).all(axis=1)]
+    parts = parts[box_arithmetic.area(box_arithmetic.clip(parts, width, height)) > 0]
+    if not len(parts) or np.median(np.minimum(*(parts[:, 2:] - parts[:, :2]).T)) < 1.25 * font_size:
+        return []
+    return [_as_box(part) for part in parts]
 
 
 def _clipped(boxes: npt.NDArray[np.float32], width: int, height: int) -> list[Box]:

@@ -51,7 +51,7 @@ Item = TypeVar("Item")
 DEBUG_VARIABLE = "VISIONKL_DEBUG"
 
 _PLAIN_PROGRESS_EVERY = 10.0  # seconds between progress lines where there is no terminal
-_COMPILING_NOTE_AFTER = 1.0  # seconds before a warm-up is explained
+_COMPILING_NOTE_AFTER = 2.0  # seconds before a warm-up is explained
 
 
 def usable_cores() -> int:
@@ -81,7 +81,7 @@ def run_command(
     argv : sequence of str, optional
         The arguments without the program's name; `sys.argv[1:]` by default.
     name : str
-        What usage lines and errors call the command; `visionkl` goes before it where that was typed.
+        What usage lines and errors call the command; where that was typed, it is `visionkl <command>`.
     positional : str, optional
         The list field that collects the arguments which belong to no option, wherever they stand.
     ends_list : callable, optional
@@ -94,7 +94,8 @@ def run_command(
         0 ok, 1 failure, 2 usage, 3 bad data, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    name = f"visionkl {name}" if Path(sys.argv[0]).stem == "visionkl" else name
+    if Path(sys.argv[0]).stem == "visionkl" and len(sys.argv) > 1:
+        name = f"visionkl {sys.argv[1]}"
     debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
     try:
         options, common = parse(
@@ -199,6 +200,7 @@ class Console:
                 self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
             else:
                 sys.stdout.write(text + "\n")
+                sys.stdout.flush()  # who reads through a pipe sees each result when it is there
 
     def document(self, value: Any) -> None:
         """Write a value to stdout as one JSON document; stories return it instead, and `--json` does this."""
@@ -277,8 +279,8 @@ class Console:
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
-        """Explain a slow first call: wrap the warm-up, and a note appears if it takes more than a second."""
-        text = "compiling the hot loops (once on this machine) ..."
+        """Explain a slow first call: a note appears if the wrapped warm-up takes more than two seconds."""
+        text = "compiling the hot loops; later runs start faster ..."
         timer = threading.Timer(_COMPILING_NOTE_AFTER, self.note, [text])
         timer.daemon = True
         timer.start()

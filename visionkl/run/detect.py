@@ -119,6 +119,8 @@ def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
         if options.format == "text":
             for line in table.lines(picture, detections):
                 console.result(line)
+        if not len(detections):
+            _note_if_too_small(picture, image, detectors, console)
     document = {
         "models": [
             {"file": str(file), "label": detector.label, "threshold": _threshold(detector, options)}
@@ -202,6 +204,25 @@ def _warm_up(detectors: Sequence[DPMDetector], console: Console) -> None:
 
     with console.compiling():
         detect_all(detectors, np.zeros((160, 160, 3), np.uint8), n_jobs=console.jobs)
+
+
+def _note_if_too_small(
+    picture: Picture, image: Any, detectors: Sequence[DPMDetector], console: Console
+) -> None:
+    rows, cols = image.shape[:2]
+    # With the extra octave, roots are sought at twice the resolution and are half as large.
+    windows = [
+        (component.root.shape[1] * cell, component.root.shape[0] * cell)
+        for model in (detector.model for detector in detectors)
+        for component in model.components
+        for cell in (model.cell_size // 2 if model.extra_octave else model.cell_size,)
+    ]
+    if not any(width <= cols and height <= rows for width, height in windows):
+        width, height = min(windows, key=lambda window: window[0] * window[1])
+        console.note(
+            f"{picture.path}: with {cols} × {rows} pixels it is smaller than what the models look for "
+            f"({width} × {height} at least); enlarge it to find something."
+        )
 
 
 # -- results ---------------------------------------------------------------------------------------------
@@ -304,13 +325,13 @@ def _sum_up(
 ) -> None:
     n_detections = sum(map(len, found.values()))
     n_hits = sum(len(detections) > 0 for detections in found.values())
-    parts = [
-        f"{_counted(n_detections, 'detection')} in {n_hits} of {_counted(len(found), 'picture')}",
-        *([f"{len(skipped)} skipped"] if skipped else []),
-        duration_text(seconds),
-    ]
+    if n_detections:
+        what = f"{_counted(n_detections, 'detection')} in {n_hits} of {_counted(len(found), 'picture')}"
+    else:
+        what = f"nothing found in {_counted(len(found), 'picture')}; a lower --threshold finds more"
+    but = f", {len(skipped)} skipped" if skipped else ""
     where = f"; see {options.out}" if options.out is not None else ""
-    console.note(", ".join(parts) + where)
+    console.note(f"{what}{but} ({duration_text(seconds)}){where}")
 
 
 def _threshold(detector: DPMDetector, options: DetectOptions) -> float:

@@ -15,6 +15,11 @@ from visionkl._version import __version__
 #: Name, module with a `main(argv)`, and what it does.
 COMMANDS: dict[str, tuple[str, str]] = {
     "detect": ("visionkl.run.detect", "find objects in pictures"),
+    "evaluate": ("visionkl.run.evaluate", "score models, or saved results, on a data set"),
+    "inspect-data": (
+        "visionkl.run.inspect_data",
+        "count what a data set holds, and name what is broken in it",
+    ),
     "eval_voc": ("visionkl.run.evaluate", "score detectors on a data set in VOC's layout"),
 }
 

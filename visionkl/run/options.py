@@ -229,6 +229,9 @@ def _usage_sentence(message: str, options_class: type, positional: str | None) -
         return "--config: " + " ".join(message.split(":", 1)[1].split()).rstrip(".") + "."
     if refused and value and refused[1] in hints:
         return f"{spelled(refused[1])} must be {_accepted(hints[refused[1]])}, not {value[1].strip()!r}."
+    empty = re.match(r"argument (--[\w-]+).*: expected (?:at least )?one argument", message)
+    if empty:
+        return f"{empty[1]} needs a value."
     missing = re.match(r"the following arguments are required: (.*)", message)
     if missing:
         return f"{' and '.join(spelled(key.strip()) for key in missing[1].split(','))} must be given."
