@@ -190,7 +190,7 @@ def paint(image: npt.NDArray[np.uint8], overlay: Overlay) -> npt.NDArray[np.uint
 
 
 def _inset(box: Box, by: int) -> Box:
-    """Shrink a box on all sides; what would vanish becomes its last corner, so that the ring is the whole box."""
+    """Shrink a box on all sides; what would vanish becomes the last corner, and the ring is the whole box."""
     x1, y1, x2, y2 = box
     if min(x2 - x1, y2 - y1) <= 2 * by:
         return x2, y2, x2, y2
