@@ -22,6 +22,15 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_default: int | None = None
+
+
+def set_threads(n_threads: int) -> None:
+    """Set how many threads this process uses where nothing else is said; worker processes use one each."""
+    global _default
+    _default = n_threads
+
+
 def run_tasks(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> list[Result]:
@@ -42,7 +51,7 @@ def run_tasks(
     [1, 2, 3]
     """
     tasks = list(tasks)
-    n_threads = min(n_jobs or usable_cores(), len(tasks))
+    n_threads = min(n_jobs or _default or usable_cores(), len(tasks))
     with _blas().limit(limits=1, user_api="blas"):
         if n_threads <= 1:
             return [function(task) for task in tasks]

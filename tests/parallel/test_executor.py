@@ -1,0 +1,66 @@
+"""Executors: the same results in the same order, whoever works."""
+
+import os
+
+import pytest
+
+from visionkl.core.errors import DataError, VisionklError
+from visionkl.parallel.executor import ProcessExecutor, SerialExecutor, make_executor
+
+
+def scaled(context, shard):
+    return context["factor"] * shard
+
+
+def fails_on_three(context, shard):
+    if shard == 3:
+        raise DataError("three is not accepted.")
+    return shard
+
+
+def dies(context, shard):
+    os._exit(1)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    executor = ProcessExecutor(2)
+    yield executor
+    executor.close()
+
+
+def test_processes_give_what_one_gives(processes):
+    shards = list(range(20))
+    assert list(processes.map(scaled, {"factor": 3}, shards)) == list(
+        SerialExecutor().map(scaled, {"factor": 3}, shards)
+    )
+
+
+def test_a_new_pass_has_a_new_context(processes):
+    assert [sum(processes.map(scaled, {"factor": f}, [1, 2])) for f in (1, 10, 2)] == [3, 30, 6]
+
+
+def test_errors_arrive_where_they_belong(processes):
+    results = processes.map(fails_on_three, None, range(6))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError, match="three"):
+        next(results)
+    assert list(processes.map(scaled, {"factor": 1}, [5])) == [5]
+
+
+def test_a_pass_may_be_left_early(processes):
+    for result in processes.map(scaled, {"factor": 1}, range(100)):
+        if result == 5:
+            break
+    assert list(processes.map(scaled, {"factor": 2}, [1])) == [2]
+
+
+def test_a_dead_worker_is_reported():
+    executor = ProcessExecutor(2)
+    with pytest.raises(VisionklError, match="worker process"):
+        list(executor.map(dies, None, [1, 2]))
+    executor.close()
+
+
+def test_one_job_needs_no_processes():
+    assert isinstance(make_executor(1), SerialExecutor)

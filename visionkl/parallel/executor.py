@@ -1,0 +1,128 @@
+"""Who does the work of a pass over data: this process, or several.
+
+A pass is a function mapped over shards, followed by a small reduction. The results come back one by one in
+the order of the shards, whoever computed them, so that the outcome does not depend on the number of workers.
+
+Each worker receives the *context*, what all calls of a pass need (a model, a store), once a pass instead of
+once a call. Another kind of executor, such as a cluster's, needs the same method and nothing else.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol, TypeVar
+
+from visionkl.backend.threads import set_threads, usable_cores
+from visionkl.core.errors import VisionklError
+
+Context = TypeVar("Context")
+Shard = TypeVar("Shard")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """Whatever can map a function over shards."""
+
+    n_jobs: int
+
+    def map(
+        self, function: Callable[[Context, Shard], Result], context: Context, shards: Sequence[Shard]
+    ) -> Iterator[Result]:
+        """Yield `function(context, shard)` for every shard, in order."""
+        ...
+
+    def close(self) -> None:
+        """Let the workers go."""
+        ...
+
+
+class SerialExecutor:
+    """Does everything in this process.
+
+    Examples
+    --------
+    >>> list(SerialExecutor().map(lambda base, shard: base + shard, 10, [1, 2, 3]))
+    [11, 12, 13]
+    """
+
+    n_jobs = 1
+
+    def map(
+        self, function: Callable[[Context, Shard], Result], context: Context, shards: Sequence[Shard]
+    ) -> Iterator[Result]:
+        """Yield `function(context, shard)` for every shard, in order."""
+        return (function(context, shard) for shard in shards)
+
+    def close(self) -> None:
+        """Do nothing: there are no workers."""
+
+
+class ProcessExecutor:
+    """Spreads the work over processes of this machine, each of which uses one thread.
+
+    Parameters
+    ----------
+    n_jobs : int
+        Number of processes.
+    """
+
+    def __init__(self, n_jobs: int) -> None:
+        self.n_jobs = n_jobs
+        # Forking a process whose threads are at work may copy a lock that nobody will ever open: spawn
+        # instead.
+        self._pool = ProcessPoolExecutor(
+            n_jobs, multiprocessing.get_context("spawn"), initializer=set_threads, initargs=(1,)
+        )
+
+    def map(
+        self, function: Callable[[Context, Shard], Result], context: Context, shards: Sequence[Shard]
+    ) -> Iterator[Result]:
+        """Yield `function(context, shard)` for every shard, in order.
+
+        At most a few are under way at a time.
+        """
+        waiting: list[Future[Result]] = []
+        try:
+            with tempfile.NamedTemporaryFile(prefix="visionkl-", suffix=".context") as file:
+                pickle.dump(context, file, protocol=pickle.HIGHEST_PROTOCOL)
+                file.flush()
+                for shard in shards:
+                    waiting.append(self._pool.submit(_call, function, file.name, shard))
+                    if len(waiting) > 2 * self.n_jobs:
+                        yield waiting.pop(0).result()
+                while waiting:
+                    yield waiting.pop(0).result()
+        except BrokenProcessPool:
+            raise VisionklError(
+                "a worker process was ended from outside, perhaps for want of memory; fewer --jobs need less."
+            ) from None
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def make_executor(n_jobs: int | None = None) -> Executor:
+    """Choose an executor: processes for more than one job (all usable cores by default)."""
+    n_jobs = n_jobs or usable_cores()
+    return SerialExecutor() if n_jobs == 1 else ProcessExecutor(n_jobs)
+
+
+_context: tuple[str, Any] = ("", None)
+
+
+def _call(function: Callable[[Any, Any], Any], context_file: str, shard: Any) -> Any:
+    """Run in a worker: read the context when a new pass begins."""
+    global _context
+    if _context[0] != context_file:
+        with open(context_file, "rb") as file:
+            _context = (context_file, pickle.load(file))
+    return function(_context[1], shard)
