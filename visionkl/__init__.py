@@ -31,6 +31,21 @@ _DEFINED_IN = {
     # data sets
     "Dataset": "visionkl.datasets.base",
     "Example": "visionkl.datasets.base",
+    "VOC": "visionkl.datasets.voc",
+    "ImageNet": "visionkl.datasets.imagenet",
+    "COCO": "visionkl.datasets.coco",
+    "YOLO": "visionkl.datasets.yolo",
+    "ImageFolder": "visionkl.datasets.folder",
+    # features
+    "hog": "visionkl.features.hog",
+    "feature_pyramid": "visionkl.features.pyramid",
+    # detection
+    "DPMDetector": "visionkl.detection.detector",
+    "detect_all": "visionkl.detection.detector",
+    "load": "visionkl.store",
+    # evaluation
+    "evaluate_voc": "visionkl.evaluation.voc",
+    "evaluate_coco": "visionkl.evaluation.coco",
     # errors
     "DataError": "visionkl.core.errors",
     "DeviceError": "visionkl.core.errors",
