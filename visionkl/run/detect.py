@@ -115,7 +115,12 @@ def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
         found[picture] = detections
         records.append(_record(picture, image.shape, detections))
         if options.out is not None and options.draw:
-            records[-1]["drawn"] = str(_draw(options, picture, image, detections, classes))
+            from visionkl.report.plots import save_detections  # loads matplotlib: only if something is drawn
+
+            path = _drawing_path(options.out, picture)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_detections(path, image, detections, parts=options.parts, classes=classes)
+            records[-1]["drawn"] = str(path)
         if options.format == "text":
             for line in table.lines(picture, detections):
                 console.result(line)
@@ -270,17 +275,6 @@ def _record(picture: Picture, shape: tuple[int, ...], detections: Detections) ->
             )
         ],
     }
-
-
-def _draw(
-    options: DetectOptions, picture: Picture, image: Any, detections: Detections, classes: Sequence[str]
-) -> Path:
-    from visionkl.report.plots import save_detections
-
-    assert options.out is not None
-    path = _drawing_path(options.out, picture)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return save_detections(path, image, detections, parts=options.parts, classes=classes)
 
 
 def _drawing_path(out: Path, picture: Picture) -> Path:
