@@ -22,7 +22,6 @@ from visionkl.core.errors import DataError, ModelFileError
 from visionkl.core.files import atomic_write
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import Component, MixtureModel, Part
-from visionkl.interop.voc_dpm import read_voc_dpm
 
 #: Version of the layout described above; raised when an older reader could misunderstand a newer file.
 FORMAT = 1
@@ -73,7 +72,11 @@ def load(path: str | Path) -> DPMDetector:
     ModelFileError
         If the file is missing, damaged, no model, or of a newer format; the message names the file.
     """
-    return DPMDetector(read_voc_dpm(path) if Path(path).suffix.lower() == ".mat" else read_model(path))
+    if Path(path).suffix.lower() == ".mat":
+        from visionkl.interop.voc_dpm import read_voc_dpm  # SciPy's reader takes long to import
+
+        return DPMDetector(read_voc_dpm(path))
+    return DPMDetector(read_model(path))
 
 
 def read_model(path: str | Path) -> MixtureModel:

@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from visionkl.backend.threads import usable_cores
 from visionkl.core.errors import DataError, ModelFileError, UsageError
 from visionkl.run import console as console_module
-from visionkl.run.console import Console, duration_text, progress_text, run_command, usable_cores
+from visionkl.run.console import Console, duration_text, progress_text, run_command
 from visionkl.run.options import CommonOptions, parameter_helps, parse
 
 

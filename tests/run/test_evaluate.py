@@ -148,7 +148,7 @@ def test_a_lower_threshold_keeps_more(devkit, capsys):
     for threshold in ("1000", "0", "-2"):
         code, out, _ = run(capsys, *MODELS, *DATA, "--json", "--threshold", threshold)
         document = json.loads(out)
-        assert (code, document["thresholds"]) == (0, {"cross": float(threshold), "ring": float(threshold)})
+        assert (code, document["threshold"]) == (0, float(threshold))
         counts.append(sum(found["n_detections"] for found in document["classes"].values()))
     assert 0 == counts[0] < counts[1] < counts[2]
 

@@ -9,16 +9,17 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from threadpoolctl import ThreadpoolController
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """Count the cores that this process may use."""
+    """Count the cores that this process may use, which in a container are fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -59,7 +60,9 @@ def run_tasks(
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> "ThreadpoolController":
+    from threadpoolctl import ThreadpoolController
+
     # Looking for the loaded libraries takes milliseconds, so it is done once.
     return ThreadpoolController()
 

@@ -18,6 +18,11 @@ from visionkl.core.errors import DataError
 from visionkl.core.types import Detections
 from visionkl.datasets.base import Dataset, Example, OnBadData, usable
 
+#: Part models are trained with a margin of 1: what scores below -1 is as good as certainly nothing. A
+#: detector's
+#: own threshold is meant for showing; an average precision needs the whole curve.
+LOWEST_SCORE = -1.1
+
 
 class Detector(Protocol):
     """What can be evaluated: anything that finds boxes in a picture."""
@@ -31,7 +36,7 @@ def search(
     detectors: Mapping[str, Detector],
     dataset: Dataset,
     *,
-    threshold: float | None = None,
+    threshold: float = LOWEST_SCORE,
     n_jobs: int | None = None,
     on_bad_data: OnBadData | None = None,
     on_skip: Callable[[Example, DataError], None] | None = None,
@@ -43,8 +48,8 @@ def search(
     detectors : mapping of str to Detector
         By the class that they look for; their detections get this label.
     dataset : Dataset
-    threshold : float, optional
-        The lowest score that is kept; each detector's own by default.
+    threshold : float
+        The lowest score that is kept.
     n_jobs : int, optional
         Threads that search a picture; all usable cores by default.
     on_bad_data, on_skip
@@ -61,7 +66,7 @@ def search(
         yield example, find(image, threshold, n_jobs)
 
 
-Find = Callable[[npt.NDArray[np.uint8], float | None, int | None], Detections]
+Find = Callable[[npt.NDArray[np.uint8], float, int | None], Detections]
 
 
 def _shared_search(detectors: Mapping[str, Detector]) -> Find | None:
@@ -74,7 +79,7 @@ def _shared_search(detectors: Mapping[str, Detector]) -> Find | None:
     if len(classes) < len(detectors):
         return None
 
-    def find(image: npt.NDArray[np.uint8], threshold: float | None, n_jobs: int | None) -> Detections:
+    def find(image: npt.NDArray[np.uint8], threshold: float, n_jobs: int | None) -> Detections:
         found = detect_all(models, image, threshold=threshold, n_jobs=n_jobs)
         return replace(found, labels=tuple(classes[label] for label in found.labels))
 
@@ -82,7 +87,7 @@ def _shared_search(detectors: Mapping[str, Detector]) -> Find | None:
 
 
 def _search_one_by_one(detectors: Mapping[str, Detector]) -> Find:
-    def find(image: npt.NDArray[np.uint8], threshold: float | None, n_jobs: int | None) -> Detections:
+    def find(image: npt.NDArray[np.uint8], threshold: float, n_jobs: int | None) -> Detections:
         found = []
         for label, detector in detectors.items():
             some = detector.detect(image, threshold=threshold, n_jobs=n_jobs)

@@ -56,7 +56,7 @@ from visionkl.evaluation.precision import (
     average_precision,
     precision_recall,
 )
-from visionkl.evaluation.search import Detector, search
+from visionkl.evaluation.search import LOWEST_SCORE, Detector, search
 
 __all__ = [
     "METRICS",
@@ -233,7 +233,7 @@ def evaluate_voc(
     metric: Metric = "07",
     *,
     min_overlap: float = 0.5,
-    threshold: float | None = None,
+    threshold: float = LOWEST_SCORE,
     n_jobs: int | None = None,
     on_bad_data: OnBadData | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -251,9 +251,9 @@ def evaluate_voc(
         Eleven-point mean, or area under the curve.
     min_overlap : float, default=0.5
         The overlap at which an object counts as found.
-    threshold : float, optional
-        The lowest score that is kept; each detector's own by default. A threshold that is too high cuts the
-        curve off and lowers the AP; a low one costs little.
+    threshold : float
+        The lowest score that is kept. A detector's own threshold is meant for showing: it would cut the curve
+        off and lower the AP.
     n_jobs : int, optional
         Threads that search a picture; all usable cores by default.
     on_bad_data : {"raise", "skip"}, optional

@@ -38,6 +38,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from visionkl.backend.threads import usable_cores
 from visionkl.core.errors import VisionklError
 from visionkl.run.options import parse
 
@@ -52,13 +53,6 @@ DEBUG_VARIABLE = "VISIONKL_DEBUG"
 
 _PLAIN_PROGRESS_EVERY = 10.0  # seconds between progress lines where there is no terminal
 _COMPILING_NOTE_AFTER = 2.0  # seconds before a warm-up is explained
-
-
-def usable_cores() -> int:
-    """Count the cores that this process may use, which in a container can be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def run_command(

@@ -3,7 +3,7 @@
 The story: open the data set, load the models, make sure that results can be written, decode every picture
 once so that a broken one is known before the work starts, search all pictures, write what was found to VOC
 results files, and score these files. `--from-results` begins at the last step, so both ways give the same
-numbers. What scores below the threshold (each model's own, or `--threshold`) is not written and not scored.
+numbers. What scores below the threshold (-1.1, or `--threshold`) is not written and not scored.
 
 The output folder holds `comp3_det_<split>_<class>.txt`, `images_<split>.txt` (the pictures that were
 searched) and `evaluation.json`. An interrupted search leaves the results of the pictures it came to.
@@ -53,8 +53,7 @@ class EvaluateOptions:
         07 is the eleven-point mean of VOC2007, 10 the area under the curve of VOC2010 and later. The JSON
         document has both.
     threshold : float, optional
-        Lowest score that is kept; by default each model's own. One that is too high cuts the curve off and
-        lowers the AP: published VOC models are scored at -1.1 or below.
+        Lowest score that is kept, -1.1 by default. One that is too high cuts the curve off and lowers the AP.
     from_results : Path, optional
         Score the results files in this folder instead of searching with models.
     out : Path, optional
@@ -87,6 +86,7 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Score models, or results that are there; the document that it returns is that of `--json`."""
     from visionkl.core.files import fresh_folder, writable_folder
     from visionkl.datasets.voc import VOC
+    from visionkl.evaluation.search import LOWEST_SCORE
 
     if bool(options.model) == bool(options.from_results):
         raise UsageError(
@@ -116,8 +116,9 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
         _check_data(dataset, console)
         results = fresh_folder(options.out or _default_folder(dataset, classes))
         facts |= {"models": list(map(str, options.model or [])), "results": str(results)}
-        facts |= {"thresholds": _thresholds(detectors, options.threshold)}
-        facts |= _search(detectors, dataset, options.threshold, results, console)
+        threshold = LOWEST_SCORE if options.threshold is None else options.threshold
+        facts |= {"threshold": threshold}
+        facts |= _search(detectors, dataset, threshold, results, console)
 
     result = _score(results, dataset, classes, options.metric, console)
     document = {"visionkl": __version__, **facts, **result.to_dict()}
@@ -165,7 +166,7 @@ def _check_data(dataset: Dataset, console: Console) -> None:
 def _search(
     detectors: dict[str, DPMDetector],
     dataset: VOC,
-    threshold: float | None,
+    threshold: float,
     folder: Path,
     console: Console,
 ) -> dict[str, float]:
@@ -221,12 +222,6 @@ def _warm_up(detectors: dict[str, DPMDetector], console: Console) -> None:
 
     with console.compiling():
         detect_all(list(detectors.values()), np.zeros((120, 160, 3), np.uint8), n_jobs=console.jobs)
-
-
-def _thresholds(detectors: dict[str, DPMDetector], threshold: float | None) -> dict[str, float]:
-    return {
-        label: detector.threshold if threshold is None else threshold for label, detector in detectors.items()
-    }
 
 
 def _default_folder(dataset: VOC, classes: list[str]) -> Path:
