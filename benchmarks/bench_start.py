@@ -24,7 +24,17 @@ def import_time(setting: Setting) -> Iterator[Contestant]:
 
 @row("help", "visionkl --help, whole process")
 def help_time(setting: Setting) -> Iterator[Contestant]:
-    command = "import sys; from visionkl.run.main import main; sys.exit(main(['--help']))"
-    yield Contestant("visionkl", "ours", lambda: process("-c", command))
-    yield Contestant("python -m pip --help", "peer", lambda: process("-m", "pip", "--help"))
+    yield from help_of("--help")
+
+
+@row("detect-help", "visionkl detect --help, whole process")
+def detect_help_time(setting: Setting) -> Iterator[Contestant]:
+    yield from help_of("detect", "--help")
+
+
+def help_of(*arguments: str) -> Iterator[Contestant]:
+    """Compare the help of one of our commands with that of another program known for many options."""
+    call = f"import sys; from visionkl.run.main import main; sys.exit(main({list(arguments)!r}))"
+    yield Contestant("visionkl", "ours", lambda: process("-c", call))
+    yield Contestant("pip install --help", "peer", lambda: process("-m", "pip", "install", "--help"))
     yield Contestant("python -c pass", "limit", lambda: process("-c", "pass"))
