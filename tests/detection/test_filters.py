@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from visionkl.backend.cpu.filters import FourierFilters, ProductFilters
 from visionkl.detection.filters import DenseFilters
 
 
@@ -23,6 +24,20 @@ def test_responses_are_correlations(shape):
                 for x in range(places[1]):
                     expected = np.sum(level[y : y + h, x : x + w] * filters[number], dtype=np.float64)
                     assert responses[y, x, i] == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("ready", [FourierFilters, ProductFilters])
+@pytest.mark.parametrize("shape", [(5, 30), (47, 19), (25, 61), (4, 4), (3, 90)])
+def test_both_ways_compute_correlations(ready, shape):
+    rng = np.random.default_rng(1)
+    level = rng.normal(size=(*shape, 32)).astype(np.float32)
+    filters = rng.normal(size=(3, 4, 5, 32)).astype(np.float32)
+    responses = ready(filters).correlate(level)
+    assert responses.shape == (max(shape[0] - 3, 0), max(shape[1] - 4, 0), 3)
+    if responses.size:
+        windows = np.lib.stride_tricks.sliding_window_view(level, (4, 5), axis=(0, 1))
+        expected = np.einsum("yxcij,nijc->yxn", windows, filters, optimize=True)
+        np.testing.assert_allclose(responses, expected, atol=2e-4)
 
 
 def test_a_view_into_a_larger_level_is_taken():

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu.filters import correlate, stack_filters
+from visionkl.backend.cpu.filters import dense_filters
 
 Level = npt.NDArray[np.float32]
 
@@ -32,9 +32,8 @@ class DenseFilters:
         for number, filter_ in enumerate(filters):
             by_size.setdefault(filter_.shape[:2], []).append(number)
         self.groups = [tuple(numbers) for numbers in by_size.values()]
-        self._sizes = list(by_size)
-        self._stacked = [stack_filters(np.stack([filters[i] for i in group])) for group in self.groups]
+        self._ready = [dense_filters(np.stack([filters[i] for i in group])) for group in self.groups]
 
     def responses(self, level: Level, group: int) -> npt.NDArray[np.float32]:
         """Compute the responses `(rows, cols, n)` of one group wherever its filters fit into the level."""
-        return correlate(level, self._stacked[group], self._sizes[group])
+        return self._ready[group].correlate(level)
