@@ -22,7 +22,7 @@ def test_import_contracts_are_kept():
 def test_every_subpackage_has_a_layer():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     layers = next(contract["layers"] for contract in contracts["contracts"] if contract["type"] == "layers")
-    placed = {name.strip().removeprefix("visionkl.") for layer in layers for name in layer.split("|")}
+    placed = {name.strip(" ()").removeprefix("visionkl.") for layer in layers for name in layer.split("|")}
     package = ROOT / "visionkl"
     present = {entry.name for entry in package.iterdir() if (entry / "__init__.py").is_file()}
     present |= {entry.stem for entry in package.glob("*.py") if not entry.name.startswith("_")}
