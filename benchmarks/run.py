@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]  # the rows, and visionkl from this
 from harness import ROWS, Setting, measure  # noqa: E402
 from peers import Peers  # noqa: E402
 from pictures import benchmark_picture, real_data  # noqa: E402
-from tables import machine_facts, markdown  # noqa: E402
+from tables import cores_in_use, cores_used_by_others, machine_facts, markdown  # noqa: E402
 
 from visionkl.core.files import atomic_write  # noqa: E402
 
@@ -45,12 +45,14 @@ def main(arguments: list[str] | None = None) -> int:
 
     picture, kind = benchmark_picture()
     report = {"format": 1, "quick": chosen.quick, "picture": kind, "machine": machine_facts(), "rows": []}
+    before = cores_in_use()
     with Peers() as peers:
         for row in (ROWS[name] for name in chosen.names or ROWS):
             for threads in row.threads:
                 print(f"{row.title}, threads: {threads} ...", file=sys.stderr, flush=True)
                 setting = Setting(picture, threads, peers, real_data())
                 report["rows"].append(measure(row, setting, quick=chosen.quick))
+    report["cores_used_by_others"] = cores_used_by_others(before, cores_in_use())
     table = markdown(report)
     print(table, end="")
     if chosen.out:

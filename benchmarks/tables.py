@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,7 +16,7 @@ _HEADER = ("row", "threads", "ours", "peer", "its time", "ours ÷ peer", "limit"
 
 
 def machine_facts() -> dict[str, Any]:
-    """Collect what a reader must know to compare figures: processor, cores, load, system, versions."""
+    """Collect what a reader must know to compare figures: processor, cores, system, versions."""
     from threadpoolctl import threadpool_info
 
     libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
@@ -24,12 +25,38 @@ def machine_facts() -> dict[str, Any]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": _processor(),
         "cores": usable,
-        "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
         "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in libraries}),
     }
+
+
+def cores_in_use() -> tuple[float, float, float] | None:
+    """Read the clock, and the processor seconds used so far by all programs and by this one with its own."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()
+    except OSError:
+        return None
+    user, nice, system, _, _, interrupts, soft_interrupts = (int(word) for word in words[1:8])
+    busy = (user + nice + system + interrupts + soft_interrupts) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), busy, sum(os.times()[:4])
+
+
+def cores_used_by_others(
+    before: tuple[float, float, float] | None, after: tuple[float, float, float] | None
+) -> float | None:
+    """Tell how many cores other programs kept busy meanwhile, on average; None where that is not known.
+
+    Examples
+    --------
+    >>> cores_used_by_others((0.0, 100.0, 10.0), (10.0, 116.0, 21.0))
+    0.5
+    """
+    if before is None or after is None:
+        return None
+    clock, busy, own = (later - earlier for later, earlier in zip(after, before, strict=True))
+    return round(max(busy - own, 0.0) / clock, 2)
 
 
 def _processor() -> str:
@@ -77,10 +104,11 @@ def markdown(report: dict[str, Any]) -> str:
     machine = report["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     lines = [
-        f"Measured {machine['date']} on {machine['processor']}, {machine['cores']} cores"
-        f" (load before: {machine['load_before']}), {machine['system']}, Python {machine['python']};"
-        f" {versions}; BLAS: {', '.join(machine['blas']) or 'unknown'}. Picture: {report['picture']}.",
+        f"Measured {machine['date']} on {machine['processor']}, {machine['cores']} cores,"
+        f" {machine['system']}, Python {machine['python']}; {versions};"
+        f" BLAS: {', '.join(machine['blas']) or 'unknown'}. Picture: {report['picture']}.",
         "",
+        *_disturbance(report.get("cores_used_by_others")),
         "Times are medians with the middle half; ratios are paired, round by round: below 1 we are faster.",
         "",
         *_ratio_table(report["rows"]),
@@ -88,6 +116,12 @@ def markdown(report: dict[str, Any]) -> str:
         *_remarks(report["rows"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _disturbance(cores: float | None) -> list[str]:
+    if cores is None or cores < 0.1:
+        return []
+    return [f"Other programs kept {cores:.1f} cores busy: trust the ratios more than the times.", ""]
 
 
 def _ratio_table(rows: list[dict[str, Any]]) -> list[str]:
