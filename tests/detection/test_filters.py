@@ -40,6 +40,23 @@ def test_both_ways_compute_correlations(ready, shape):
         np.testing.assert_allclose(responses, expected, atol=2e-4)
 
 
+def test_filters_of_different_sizes_are_computed_together():
+    rng = np.random.default_rng(2)
+    level = rng.normal(size=(30, 44, 32)).astype(np.float32)
+    filters = [
+        rng.normal(size=(*size, 32)).astype(np.float32) for size in [(7, 11), (9, 9), (11, 6), (7, 11)]
+    ]
+    together, apart = DenseFilters(filters, together=True), DenseFilters(filters)
+    assert together.groups == [(0, 1, 2, 3)]
+    responses = together.responses(level, 0)
+    assert responses.shape == (24, 39, 4)
+    for group, numbers in enumerate(apart.groups):
+        for i, number in enumerate(numbers):
+            expected = apart.responses(level, group)[:, :, i]
+            rows, cols = expected.shape
+            np.testing.assert_allclose(responses[:rows, :cols, number], expected, atol=1e-3)
+
+
 def test_a_view_into_a_larger_level_is_taken():
     rng = np.random.default_rng(0)
     level = rng.normal(size=(12, 14, 32)).astype(np.float32)

@@ -20,6 +20,9 @@ class DenseFilters:
     Parameters
     ----------
     filters : sequence of ndarray of float32, each of shape (rows, cols, 32)
+    together : bool
+        Compute filters of all sizes as one group, which is faster for a few. Its responses range over the
+        places of the smallest; of the others they mean nothing where these do not fit.
 
     Attributes
     ----------
@@ -27,12 +30,12 @@ class DenseFilters:
         The numbers of the filters in each group.
     """
 
-    def __init__(self, filters: Sequence[npt.NDArray[np.float32]]) -> None:
+    def __init__(self, filters: Sequence[npt.NDArray[np.float32]], *, together: bool = False) -> None:
         by_size: dict[tuple[int, int], list[int]] = {}
         for number, filter_ in enumerate(filters):
-            by_size.setdefault(filter_.shape[:2], []).append(number)
+            by_size.setdefault((0, 0) if together else filter_.shape[:2], []).append(number)
         self.groups = [tuple(numbers) for numbers in by_size.values()]
-        self._ready = [dense_filters(np.stack([filters[i] for i in group])) for group in self.groups]
+        self._ready = [dense_filters([filters[i] for i in group]) for group in self.groups]
 
     def responses(self, level: Level, group: int) -> npt.NDArray[np.float32]:
         """Compute the responses `(rows, cols, n)` of one group wherever its filters fit into the level."""

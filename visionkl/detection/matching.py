@@ -61,7 +61,7 @@ class Matcher:
     def __init__(self, model: MixtureModel) -> None:
         self.model = model
         parts = [part for component in model.components for part in component.parts]
-        self._roots = DenseFilters([component.root for component in model.components])
+        self._roots = DenseFilters([component.root for component in model.components], together=True)
         self._parts = DenseFilters([part.weights for part in parts])
         self._costs = [np.stack([parts[i].deformation for i in group]) for group in self._parts.groups]
         self._smallest = tuple(np.min(model.filter_shapes, axis=0))
@@ -145,7 +145,13 @@ class Matcher:
             root_responses = self._roots.responses(pyramid.levels[level], group)
             for i, number in enumerate(numbers):
                 component = self.model.components[number]
-                own = root_responses[:, :, i] + np.float32(component.bias + component.scale_bias[octave])
+                rows, cols = (
+                    max(edge - size + 1, 0)
+                    for edge, size in zip(pyramid.levels[level].shape, component.root.shape[:2], strict=False)
+                )
+                own = root_responses[:rows, :cols, i] + np.float32(
+                    component.bias + component.scale_bias[octave]
+                )
                 for parts in self._wiring[number]:
                     offsets = np.array(parts.anchors, np.int64) - pyramid.padding
                     add_parts(transformed[parts.group], np.array(parts.indices, np.int64), offsets, own)

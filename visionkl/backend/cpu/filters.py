@@ -15,6 +15,8 @@ For the 48 parts of a model of six components the former is 1.8 times faster; fo
 (`benchmarks/`).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import scipy.fft
@@ -31,24 +33,34 @@ _BAND_WINDOWS = 512
 
 
 class FourierFilters:
-    """Filters of one size, ready to be applied by Fourier transforms.
+    """Filters, ready to be applied by Fourier transforms.
 
     Parameters
     ----------
-    filters : ndarray of float32, shape (n, h, w, channels)
+    filters : sequence of ndarray of float32, each of shape (h, w, channels)
+        They may differ in size.
     """
 
-    def __init__(self, filters: npt.NDArray[np.float32]) -> None:
-        self._n, *self._size, channels = filters.shape
-        rows, cols = (scipy.fft.next_fast_len(edge + _TILE_BEYOND_FILTER, real=True) for edge in self._size)
+    def __init__(self, filters: Sequence[npt.NDArray[np.float32]]) -> None:
+        self._n = len(filters)
+        sizes = [filter_.shape[:2] for filter_ in filters]
+        self._smallest = np.min(sizes, axis=0).tolist()
+        largest = np.max(sizes, axis=0).tolist()
+        rows, cols = (scipy.fft.next_fast_len(edge + _TILE_BEYOND_FILTER, real=True) for edge in largest)
         self._tile = rows, cols
-        spectra = scipy.fft.rfft2(filters, self._tile, axes=(1, 2)).conj()
-        self._spectra = np.ascontiguousarray(spectra.transpose(1, 2, 3, 0).reshape(-1, channels, self._n))
+        self._steps = rows - largest[0] + 1, cols - largest[1] + 1
+        spectra = [scipy.fft.rfft2(filter_, self._tile, axes=(0, 1)).conj() for filter_ in filters]
+        self._spectra = np.ascontiguousarray(
+            np.stack(spectra, axis=-1).reshape(-1, *spectra[0].shape[2:], self._n)
+        )
 
     def correlate(self, level: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Compute responses `(rows - h + 1, cols - w + 1, n)`; empty where the filters do not fit."""
-        responses = _no_responses(level, self._size, self._n)
-        steps = [tile - edge + 1 for tile, edge in zip(self._tile, self._size, strict=True)]
+        """Compute responses `(rows - h + 1, cols - w + 1, n)` for the smallest h and w.
+
+        Where a larger filter reaches outside, the level goes on with zeros.
+        """
+        responses = _no_responses(level, self._smallest, self._n)
+        steps = self._steps
         corners = [
             (y, x)
             for y in range(0, responses.shape[0], steps[0])
@@ -107,9 +119,15 @@ class ProductFilters:
         return responses
 
 
-def dense_filters(filters: npt.NDArray[np.float32]) -> FourierFilters | ProductFilters:
-    """Make filters `(n, h, w, channels)` ready in the way that is faster for so many."""
-    return FourierFilters(filters) if len(filters) >= _ENOUGH_FOR_FOURIER else ProductFilters(filters)
+def dense_filters(filters: Sequence[npt.NDArray[np.float32]]) -> FourierFilters | ProductFilters:
+    """Make filters ready in the way that is faster for so many.
+
+    Only Fourier transforms take different sizes.
+    """
+    alike = len({filter_.shape for filter_ in filters}) == 1
+    if alike and len(filters) < _ENOUGH_FOR_FOURIER:
+        return ProductFilters(np.stack(filters))
+    return FourierFilters(filters)
 
 
 def _no_responses(level: npt.NDArray[np.float32], size: list[int], n: int) -> npt.NDArray[np.float32]:
