@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "visionkl.run.inspect_data",
         "count what a data set holds, and name what is broken in it",
     ),
-    "eval_voc": ("visionkl.run.evaluate", "score detectors on a data set in VOC's layout"),
+    "sample": ("visionkl.run.make_sample", "generate a small data set to try things out with"),
 }
 
 
