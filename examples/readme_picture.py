@@ -22,7 +22,9 @@ HEIGHT, GAP = 360, 6
 
 def main() -> None:
     """Write docs/first_detector.jpg."""
-    model_file = max(Path("runs").glob("first_detector*/*.safetensors"), key=lambda path: path.stat().st_mtime)
+    model_file = max(
+        Path("runs").glob("first_detector*/*.safetensors"), key=lambda path: path.stat().st_mtime
+    )
     detector = vkl.load(model_file)
     test = vkl.VOC("datasets/sample", split="test")
     component = detector.model.components[2]
