@@ -16,12 +16,12 @@ import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_LICENCES = {"reassoc", "contract", "nsz", "arcp"}
+LICENCES = {"reassoc", "contract", "nsz", "arcp"}
 
 
 def compiled(function: Function) -> Function:
     """Compile a loop with Numba on first use."""
-    return _compile(function, {"nogil": True, "error_model": "numpy", "fastmath": _LICENCES})
+    return _compile(function, {"nogil": True, "error_model": "numpy", "fastmath": LICENCES})
 
 
 def compiled_exactly(function: Function) -> Function:

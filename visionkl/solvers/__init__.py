@@ -1,0 +1,1 @@
+"""Solvers: regularised losses of linear models, by planes (`bundle`) or in the dual (`linear`)."""

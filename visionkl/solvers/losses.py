@@ -1,0 +1,334 @@
+"""Losses of linear models, and how a solver asks for them.
+
+A *risk* is the average loss of the training samples,
+
+    risk(v) = (1/n) Σ_i weight_i · loss(label_i · score_i),      score_i = row_i · v  (+ bias),
+
+with labels +1 and -1 and one of the losses of a margin z
+
+============= ================ ============================================================
+hinge         max(0, 1 − z)    the support vector machine; take this if unsure
+squared_hinge max(0, 1 − z)²   differentiable; counts gross mistakes more
+logistic      log(1 + e^(−z))  its scores are log-odds
+============= ================ ============================================================
+
+`C Σ loss + ½‖w‖²`, as other packages write it, is this with `λ = 1 / (C n)`.
+
+**Groups.** Several rows may stand for one sample, whose score is the *best* of its rows: the placements of a
+part model, or the windows of a picture. For a sample labelled -1 that is convex, since every placement must
+score low; one labelled +1 must have exactly one row, its placement being settled beforehand (METHODS §10).
+
+**Oracles.** To a bundle solver all this is an oracle: `oracle(v) -> (losses, planes)`, the value and a
+sub-gradient. A `Risk` offers more, because its scores are linear in `v`: a search along a line is a matter of
+the scores alone and needs no pass over the data, and a plane may be asked for at any point whose scores are
+known. Two refinements make the solver need fewer passes:
+
+* the risk is the sum of `n_parts` parts, ranges of rows, and yields a plane for each of them in one pass;
+* the hinge's planes may be *slack*. A sample near its kink takes a share between 0 and 1 according to its
+  margin, not all or nothing; the plane still lies below the risk, but up to a given slack below it at the
+  point. Such planes stand for a neighbourhood, and about a third fewer of them are needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.errors import DataError, UsageError
+from visionkl.core.validation import check_choice, check_number
+from visionkl.solvers.rows import Rows, as_rows
+
+Vector = npt.NDArray[np.float64]
+
+#: Rows a part must have at least, and the number of parts that more rows do not exceed.
+_ROWS_PER_PART = 250
+_MOST_PARTS = 16
+
+
+class Loss(Protocol):
+    """A convex loss of a margin."""
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at margins."""
+        ...
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at margins; where there are two, the one to the left."""
+        ...
+
+    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
+        """Slopes and offsets of lines below the loss, whose weighted sum is at most `slack` below it at z."""
+        ...
+
+
+class Hinge:
+    """`max(0, 1 − z)`."""
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at margins."""
+        return np.maximum(1 - z, 0)
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at margins; at the kink, -1."""
+        return -(z <= 1).astype(np.float64)
+
+    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
+        """Lines `share · (1 − z)` with shares of 0 and 1, or between them near the kink."""
+        distance = np.abs(1 - z)
+        width = _width_of_slack(distance, weights, slack) if slack > 0 else 0.0
+        share = np.clip(0.5 + (1 - z) / (2 * width), 0, 1) if width > 0 else (z < 1).astype(np.float64)
+        return -share, share
+
+
+def _width_of_slack(distance: Vector, weights: Vector, slack: float) -> float:
+    """Width around the kink within which shares may go from 1 to 0 at the expense of `slack`.
+
+    A sample at a distance d < width is `d (1 − d / width) / 2` below the hinge.
+    """
+    low, high = 0.0, 2 * float(distance.max(initial=0.0)) + 1
+    for _ in range(30):
+        width = (low + high) / 2
+        near = distance < width
+        lost = 0.5 * weights[near] @ (distance[near] * (1 - distance[near] / width))
+        low, high = (width, high) if lost <= slack else (low, width)
+    return low
+
+
+class SquaredHinge:
+    """`max(0, 1 − z)²`."""
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at margins."""
+        return np.maximum(1 - z, 0) ** 2
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at margins."""
+        return -2 * np.maximum(1 - z, 0)
+
+    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
+        """Slopes and offsets of the tangents."""
+        slopes = self.derivative(z)
+        return slopes, self.value(z) - slopes * z
+
+
+class Logistic:
+    """`log(1 + e^(−z))`."""
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at margins."""
+        return np.logaddexp(0, -z)
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at margins."""
+        return -np.exp(-np.logaddexp(0, z))
+
+    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
+        """Slopes and offsets of the tangents."""
+        slopes = self.derivative(z)
+        return slopes, self.value(z) - slopes * z
+
+
+LOSSES: dict[str, Loss] = {"hinge": Hinge(), "squared_hinge": SquaredHinge(), "logistic": Logistic()}
+
+
+class Risk:
+    """The average loss of a linear model over training samples: an oracle for the bundle solver.
+
+    Parameters
+    ----------
+    X : array_like, sparse matrix or Rows
+        The rows; see `visionkl.solvers.rows`. For codes pass `CodedRows`.
+    y : array_like, shape (n_samples,)
+        Labels, +1 and -1; both must be there.
+    loss : {"hinge", "squared_hinge", "logistic"}
+    weights : array_like of float, shape (n_samples,), optional
+        Multiply the losses; the sum is divided by the number of samples all the same.
+    class_weights : tuple of float
+        Multiply the losses of the negative and of the positive samples.
+    bias : float
+        With a positive number, `v` has one more coefficient at its end, seen through this constant: the
+        bias of the model is `bias · v[-1]`. 0: no bias.
+    groups : array_like of int, shape (n_rows,), optional
+        Number of the sample, `0 .. n_samples - 1`, to which each row belongs; by default each row is a
+        sample.
+    n_parts : int, optional
+        Into how many parts the risk is cut, each of which gets planes of its own; by default one for each
+        250 rows, at most 16. More parts mean fewer passes over the data but more planes to keep. One, if the
+        rows of a group do not stand together.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+
+    Examples
+    --------
+    >>> risk = Risk([[1.0, 0.0], [0.0, 1.0]], [1, -1], bias=0.0)
+    >>> loss, plane = risk(np.array([0.5, -1.0]))
+    >>> float(loss), plane
+    (0.25, array([-0.5,  0. ]))
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: npt.ArrayLike,
+        *,
+        loss: str = "hinge",
+        weights: npt.ArrayLike | None = None,
+        class_weights: tuple[float, float] = (1.0, 1.0),
+        bias: float = 1.0,
+        groups: npt.ArrayLike | None = None,
+        n_parts: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        check_choice("Risk", "loss", loss, LOSSES)
+        self.bias = float(check_number("Risk", "bias", bias, low=0))
+        self.loss_of_margin = LOSSES[loss]
+        self.rows: Rows = as_rows(X, n_jobs=n_jobs)
+        self.labels = checked_labels(y)
+        n = len(self.labels)
+        self._set_groups(groups)
+        sample_weights = checked_weights("Risk", weights, n)
+        for value in class_weights:
+            check_number("Risk", "class_weights", value, low=0)
+        self.weights = sample_weights * np.where(self.labels > 0, class_weights[1], class_weights[0]) / n
+        if n_parts is None:
+            n_parts = min(self.rows.n_rows // _ROWS_PER_PART, _MOST_PARTS)
+        check_number("Risk", "n_parts", n_parts, low=0, integer=True)
+        self.n_parts = max(1, min(n_parts, n)) if self._together else 1
+        # Where parts begin and end: among the samples, and among the rows.
+        self._sample_ends = np.linspace(0, n, self.n_parts + 1).astype(np.intp)
+        self._row_ends = np.append(self._starts, self.rows.n_rows)[self._sample_ends]
+
+    @property
+    def dim(self) -> int:
+        """Length of the coefficients, with the bias."""
+        return self.rows.dim + (self.bias > 0)
+
+    def __call__(self, v: Vector) -> tuple[float, Vector]:
+        """Return the risk at `v`, and a sub-gradient there."""
+        scores = self.scores(v)
+        _, planes = self.planes(scores[None])
+        return self.loss(scores), planes[0].sum(axis=0)
+
+    def scores(self, v: Vector) -> Vector:
+        """Scores of all rows: one pass over the data."""
+        if self.bias:
+            return self.rows.scores(v[..., :-1]) + self.bias * v[..., -1:]
+        return self.rows.scores(v)
+
+    def loss(self, scores: Vector) -> float:
+        """Return the risk, given the scores of all rows."""
+        margins = self.labels * scores[self._best_rows(scores)]
+        return float(self.weights @ self.loss_of_margin.value(margins))
+
+    def slope(self, scores: Vector, change: Vector) -> float:
+        """Return a derivative of the risk at these scores as they go along a change."""
+        best = self._best_rows(scores)
+        derivatives = self.loss_of_margin.derivative(self.labels * scores[best])
+        return float((self.weights * self.labels * change[best]) @ derivatives)
+
+    def planes(self, points: Vector, slack: float = 0.0) -> tuple[Vector, Vector]:
+        """Return planes below the risk, given the scores of all rows at some points: one pass over the data.
+
+        Parameters
+        ----------
+        points : ndarray of float64, shape (k, n_rows)
+        slack : float
+            How far below the risk the sum of the planes of a point may be at this point.
+
+        Returns
+        -------
+        offsets : ndarray of float64, shape (k, n_parts)
+        planes : ndarray of float64, shape (k, n_parts, dim)
+            `risk(v) ≥ Σ_parts offset + plane · v`.
+        """
+        offsets, shares = self.shares(points, slack)
+        planes = np.empty((len(points), self.n_parts, self.dim))
+        for part in range(self.n_parts):
+            first, last = self._row_ends[part], self._row_ends[part + 1]
+            planes[:, part, : self.rows.dim] = self.rows.combine(shares[:, first:last], int(first))
+            if self.bias:
+                planes[:, part, -1] = self.bias * shares[:, first:last].sum(axis=1)
+        return offsets, planes
+
+    def shares(self, points: Vector, slack: float = 0.0) -> tuple[Vector, Vector]:
+        """Return the offsets of `planes`, and the share `(k, n_rows)` of each row in its part's plane."""
+        offsets = np.empty((len(points), self.n_parts))
+        shares = np.zeros(points.shape)
+        for k, scores in enumerate(points):
+            best = self._best_rows(scores)
+            margins = self.labels * scores[best]
+            slopes, constants = self.loss_of_margin.tangents(margins, self.weights, slack)
+            shares[k, best] = self.weights * self.labels * slopes
+            offsets[k] = np.add.reduceat(self.weights * constants, self._sample_ends[:-1])
+        return offsets, shares
+
+    def _set_groups(self, groups: npt.ArrayLike | None) -> None:
+        """Arrange rows by samples: `_order[_starts[i] : _starts[i + 1]]` are the rows of sample i."""
+        n, n_rows = len(self.labels), self.rows.n_rows
+        self._together = True
+        self._single = groups is None
+        if groups is None:
+            if n != n_rows:
+                raise DataError(f"There are {n_rows} rows of training data but {n} labels.")
+            self._starts = self._order = np.arange(n)
+            return
+        numbers = np.asarray(groups)
+        if numbers.shape != (n_rows,) or numbers.dtype.kind not in "ui":
+            raise UsageError(f"The 'groups' parameter of Risk must hold {n_rows} integers, one for each row.")
+        sizes = np.bincount(numbers, minlength=n) if numbers.min(initial=0) >= 0 else np.empty(0, np.intp)
+        if len(sizes) != n or not sizes.all():
+            raise DataError(
+                f"The groups of the rows must be the numbers of the {n} samples, from 0, with a row for each."
+            )
+        several = np.flatnonzero((sizes > 1) & (self.labels > 0))
+        if len(several):
+            raise DataError(
+                f"Sample {several[0]} is labelled +1 and has {sizes[several[0]]} rows; a positive sample "
+                "must have one, since the best of several would not be convex."
+            )
+        self._order = np.argsort(numbers, kind="stable")
+        self._together = bool((self._order == np.arange(n_rows)).all())
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        self._sizes = sizes
+
+    def _best_rows(self, scores: Vector) -> npt.NDArray[np.intp]:
+        """Return the number of the best row of each sample; of equally good ones the first."""
+        if self._single:
+            return self._order
+        ordered = scores[self._order]
+        highest = np.repeat(np.maximum.reduceat(ordered, self._starts), self._sizes)
+        places = np.flatnonzero(ordered == highest)
+        owners = np.searchsorted(self._starts, places, side="right") - 1
+        first = np.ones(len(places), bool)
+        first[1:] = owners[1:] != owners[:-1]
+        return self._order[places[first]]
+
+
+def checked_weights(owner: str, weights: npt.ArrayLike | None, n: int) -> Vector:
+    """Return the weights of n samples, ones by default; complain of anything odd."""
+    values = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    if values.shape != (n,) or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise UsageError(
+            f"The 'weights' parameter of {owner} must hold {n} finite numbers ≥ 0, one for each sample, "
+            "and not only zeros."
+        )
+    return values
+
+
+def checked_labels(y: npt.ArrayLike) -> Vector:
+    """Return labels +1 and -1 as floats; complain of anything else, and where one of them is missing."""
+    labels = np.asarray(y)
+    if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "uifb":
+        raise DataError("The labels must be a list of +1 and -1, one for each training sample.")
+    labels = labels.astype(np.float64)
+    odd = np.flatnonzero(np.abs(labels) != 1)
+    if len(odd):
+        raise DataError(f"Labels must be +1 and -1; that of sample {odd[0]} is {labels[odd[0]]:g}.")
+    if np.abs(labels.sum()) == len(labels):
+        raise DataError(
+            f"All {len(labels)} training samples are labelled {labels[0]:+.0f}; "
+            "samples of both labels are needed."
+        )
+    return labels

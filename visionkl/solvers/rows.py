@@ -1,0 +1,257 @@
+"""Training data as the solvers see them: something that gives scores and takes shares.
+
+A linear model needs two things of its data, and one *pass* does each of them once:
+
+* `scores(v)`: the inner product of every row with the coefficients `v`;
+* `combine(shares)`: the sum of the rows, each times its share, which is what a plane is made of.
+
+Three kinds of data are here. `DenseRows` leave both to BLAS. `SparseRows` hold a SciPy CSR matrix.
+`CodedRows` hold product-quantiser codes: the coefficients are then one table of scores for each block of a
+code, a score is a sum of table entries, and a plane is a histogram of the codes (METHODS §6, delayed
+expansion): nothing is ever decoded. `as_rows` picks the kind.
+
+Passes use threads. Rows are cut into bands of a fixed size whose results are added in order, so the result
+does not depend on the number of threads. Several vectors `(k, dim)` or shares `(k, n)` at once cost less than
+one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from visionkl.backend.cpu.solver import look_up, scatter
+from visionkl.backend.threads import run_tasks
+from visionkl.core.errors import DataError
+from visionkl.core.validation import check_number
+
+Vector = npt.NDArray[np.float64]
+
+_BAND = 1024
+_BAND_OF_CODES = 2048
+_TILE_OF_BLOCKS = 16
+
+
+class Rows(Protocol):
+    """What a loss asks of its data.
+
+    Attributes
+    ----------
+    n_rows : int
+    dim : int
+        Length of the coefficients.
+    """
+
+    n_rows: int
+    dim: int
+
+    def scores(self, v: Vector) -> Vector:
+        """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
+        ...
+
+    def combine(self, shares: Vector, first: int = 0) -> Vector:
+        """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
+        ...
+
+
+class DenseRows:
+    """A dense matrix.
+
+    Parameters
+    ----------
+    X : array_like of float, shape (n_rows, dim)
+        float32 is multiplied in float32 (a duality gap much below 1e-5 is out of reach then), anything else
+        in float64. May be memory-mapped.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+    """
+
+    def __init__(self, X: npt.ArrayLike, *, n_jobs: int | None = None) -> None:
+        matrix = np.asarray(X)
+        if matrix.dtype.kind not in "uifb":
+            raise DataError(f"The training data must be numbers, not {matrix.dtype}.")
+        if matrix.dtype != np.float32:
+            matrix = matrix.astype(np.float64, copy=False)
+        _check_shape(matrix.shape)
+        self.X = np.ascontiguousarray(matrix)
+        self.n_rows, self.dim = self.X.shape
+        self.n_jobs = n_jobs
+        _check_finite(self.X)
+
+    def scores(self, v: Vector) -> Vector:
+        """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
+        turned = v.astype(self.X.dtype, copy=False).T
+        bands = run_tasks(lambda band: self.X[band] @ turned, _bands(0, self.n_rows, _BAND), self.n_jobs)
+        return np.concatenate(bands).astype(np.float64).T
+
+    def combine(self, shares: Vector, first: int = 0) -> Vector:
+        """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
+        rounded = shares.astype(self.X.dtype, copy=False)
+        return _sum_of_bands(
+            lambda band: rounded[:, band.start - first : band.stop - first] @ self.X[band],
+            _bands(first, first + shares.shape[1], _BAND),
+            self.n_jobs,
+        )
+
+
+class SparseRows:
+    """A sparse matrix with few non-zeros a row.
+
+    Parameters
+    ----------
+    X : scipy sparse matrix or array of float, shape (n_rows, dim)
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+    """
+
+    def __init__(self, X: Any, *, n_jobs: int | None = None) -> None:
+        _check_shape(X.shape)
+        matrix = sparse.csr_array(X)
+        self.X = matrix if matrix.dtype.kind == "f" else matrix.astype(np.float64)
+        self.n_rows, self.dim = self.X.shape
+        self.n_jobs = n_jobs
+        bad = np.flatnonzero(~np.isfinite(self.X.data))
+        if len(bad):
+            row = int(np.searchsorted(self.X.indptr, bad[0], "right")) - 1
+            raise DataError(f"Row {row} of the training data holds NaN or infinite values.")
+
+    def scores(self, v: Vector) -> Vector:
+        """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
+        turned = np.ascontiguousarray(v.T)
+        bands = run_tasks(lambda band: self._rows(band) @ turned, _bands(0, self.n_rows, _BAND), self.n_jobs)
+        return np.concatenate(bands).astype(np.float64).T
+
+    def combine(self, shares: Vector, first: int = 0) -> Vector:
+        """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
+        turned = np.ascontiguousarray(shares.T)
+        return _sum_of_bands(
+            lambda band: (self._rows(band).T @ turned[band.start - first : band.stop - first]).T,
+            _bands(first, first + shares.shape[1], _BAND),
+            self.n_jobs,
+        )
+
+    def _rows(self, band: slice) -> Any:
+        """Rows without a copy, which slicing the matrix would make."""
+        X = self.X
+        start, stop = X.indptr[band.start], X.indptr[band.stop]
+        pointers = X.indptr[band.start : band.stop + 1] - start
+        own = (X.data[start:stop], X.indices[start:stop], pointers)
+        return sparse.csr_array(own, shape=(band.stop - band.start, self.dim), copy=False)
+
+
+class CodedRows:
+    """Product-quantiser codes: the coefficients are tables `(n_blocks, n_codewords)`, in one row.
+
+    Parameters
+    ----------
+    codes : array_like of uint8 or uint16, shape (n_rows, n_blocks)
+    n_codewords : int
+        Every code is below this.
+    samples_last : bool
+        Whether the codes come as `(n_blocks, n_rows)`, which is how they are used; if not, they are copied
+        into that order.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+
+    Examples
+    --------
+    >>> rows = CodedRows(np.array([[0, 1], [1, 1]], np.uint8), n_codewords=2)
+    >>> rows.scores(np.array([1.0, 2.0, 10.0, 20.0]))
+    array([21., 22.])
+    >>> rows.combine(np.array([[1.0, 3.0]]))
+    array([[1., 3., 0., 4.]])
+    """
+
+    def __init__(
+        self,
+        codes: npt.ArrayLike,
+        n_codewords: int,
+        *,
+        samples_last: bool = False,
+        n_jobs: int | None = None,
+    ) -> None:
+        check_number("CodedRows", "n_codewords", n_codewords, low=1, high=1 << 16, integer=True)
+        given = np.asarray(codes)
+        if given.dtype not in (np.uint8, np.uint16):
+            raise DataError(f"Codes must be uint8 or uint16, not {given.dtype}.")
+        _check_shape(given.shape if not samples_last else given.shape[::-1])
+        self.codes = np.ascontiguousarray(given if samples_last else given.T)
+        self.n_codewords = n_codewords
+        self.n_blocks, self.n_rows = self.codes.shape
+        self.dim = self.n_blocks * n_codewords
+        self.n_jobs = n_jobs
+        largest = int(self.codes.max())
+        if largest >= n_codewords:
+            raise DataError(
+                f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
+                "were the codes made by this quantiser?"
+            )
+
+    def scores(self, v: Vector) -> Vector:
+        """Return sums of table entries `(n_rows,)` for `v (dim,)`, or `(k, n_rows)` for `v (k, dim)`."""
+        tables = v.astype(np.float32).reshape(-1, self.n_blocks, self.n_codewords)
+        scores = np.zeros((len(tables), self.n_rows))
+        run_tasks(
+            lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task[0]]),
+            product(range(len(tables)), _bands(0, self.n_rows, _BAND_OF_CODES)),
+            self.n_jobs,
+        )
+        return scores.reshape(*v.shape[:-1], self.n_rows)
+
+    def combine(self, shares: Vector, first: int = 0) -> Vector:
+        """Return histograms `(k, dim)` of the codes of rows `first, first + 1, ...`, with `shares (k, m)`."""
+        shares = np.ascontiguousarray(shares)
+        tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
+        # Tiles of blocks write to different tables, so nothing has to be added up afterwards.
+        run_tasks(
+            lambda task: scatter(
+                self.codes, task[1].start, task[1].stop, first, shares[task[0]], tables[task[0]]
+            ),
+            product(range(len(shares)), _bands(0, self.n_blocks, _TILE_OF_BLOCKS)),
+            self.n_jobs,
+        )
+        return tables.reshape(len(shares), self.dim)
+
+
+def as_rows(X: Any, *, n_jobs: int | None = None) -> Rows:
+    """Take data as they come: a dense array, a SciPy sparse matrix, or something that is `Rows` already."""
+    if hasattr(X, "scores") and hasattr(X, "combine"):
+        return X
+    return SparseRows(X, n_jobs=n_jobs) if sparse.issparse(X) else DenseRows(X, n_jobs=n_jobs)
+
+
+def _bands(first: int, last: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, last)) for start in range(first, last, size)]
+
+
+def _sum_of_bands(
+    function: Callable[[slice], npt.NDArray[np.floating]], bands: list[slice], n_jobs: int | None
+) -> Vector:
+    """Add up the bands' results in order, a few at a time so that memory stays bounded."""
+    total: Vector | None = None
+    for wave in range(0, len(bands), 8):
+        for result in run_tasks(function, bands[wave : wave + 8], n_jobs):
+            total = result.astype(np.float64) if total is None else total.__iadd__(result)
+    assert total is not None
+    return total
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or 0 in shape:
+        raise DataError(
+            "The training data must be a matrix (n_samples, n_features) with at least one of each, "
+            f"not of the shape {shape}."
+        )
+
+
+def _check_finite(matrix: npt.NDArray[np.floating]) -> None:
+    for first in range(0, len(matrix), _BAND):
+        bad = ~np.isfinite(matrix[first : first + _BAND]).all(axis=1)
+        if bad.any():
+            row = first + int(bad.argmax())
+            raise DataError(f"Row {row} of the training data holds NaN or infinite values.")
