@@ -13,7 +13,6 @@ energy. Nothing learns where parts should go or which negatives are hard: that i
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -21,7 +20,6 @@ import numpy as np
 import visionkl as vkl
 from visionkl.core.files import fresh_folder
 from visionkl.core.rng import stream
-from visionkl.datasets.sample import make_sample_set
 from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.features.hog import mirror
 from visionkl.report.plots import save_detections
@@ -35,7 +33,7 @@ Objects = list[tuple[vkl.Example, np.ndarray, str]]
 def main(label: str = "digger", *, n_train: int = 240, n_test: int = 120) -> None:
     """Go all the way from generated pictures to an average precision."""
     print("Generating pictures ...")
-    devkit = make_sample_set(Path("datasets/sample"), n_train=n_train, n_test=n_test, n_jobs=2)
+    devkit = vkl.make_sample_set("datasets/sample", n_train=n_train, n_test=n_test, n_jobs=2)
     train = vkl.VOC(devkit, split="train")
     test = vkl.VOC(devkit, split="test")
     print(f"{train}\n{test}\n\nMaking a model of {label!r} ...")

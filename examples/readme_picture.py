@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 import visionkl as vkl
+from visionkl.core.boxes import area
 from visionkl.detection.model import Component
 from visionkl.features.hog import glyphs
 from visionkl.report.plots import render_detections
@@ -38,12 +39,12 @@ def main() -> None:
 
 
 def best_pictures(detector: vkl.DPMDetector, test: vkl.Dataset, n: int) -> list[np.ndarray]:
-    """Draw the detections of the landscape pictures in which the detector is surest."""
+    """Draw the detections of the landscape pictures in which the detector is surest of a large object."""
     ranked = []
     for example in test:
         width, height = example.size()
-        found = detector.detect(example.path).filter(min_score=0.5)
-        if len(found) and width > height:
+        found = detector.detect(example.path).filter(min_score=0.7)
+        if len(found) and width > height and area(found.boxes)[0] > width * height / 8:
             ranked.append((float(found.scores[0]), example.id, render_detections(example.path, found)))
     return [drawn for _, _, drawn in sorted(ranked, key=lambda entry: entry[:2], reverse=True)[:n]]
 

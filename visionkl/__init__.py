@@ -36,6 +36,7 @@ _DEFINED_IN = {
     "COCO": "visionkl.datasets.coco",
     "YOLO": "visionkl.datasets.yolo",
     "ImageFolder": "visionkl.datasets.folder",
+    "make_sample_set": "visionkl.datasets.sample",
     # features
     "hog": "visionkl.features.hog",
     "feature_pyramid": "visionkl.features.pyramid",

@@ -14,6 +14,7 @@ from visionkl.datasets.base import Example as Example
 from visionkl.datasets.coco import COCO as COCO
 from visionkl.datasets.folder import ImageFolder as ImageFolder
 from visionkl.datasets.imagenet import ImageNet as ImageNet
+from visionkl.datasets.sample import make_sample_set as make_sample_set
 from visionkl.datasets.voc import VOC as VOC
 from visionkl.datasets.yolo import YOLO as YOLO
 from visionkl.detection.detector import DPMDetector as DPMDetector
