@@ -111,7 +111,8 @@ def place_parts(root: FloatArray, n_parts: int, part_size: int) -> tuple[Part, .
     """Cover the strongest places of a root, seen at twice its resolution, with parts."""
     rows, cols = 2 * root.shape[0], 2 * root.shape[1]
     part_rows, part_cols = min(part_size, rows), min(part_size, cols)
-    fine = cv2.resize(root[:, :, :TRUNCATION], (cols, rows), interpolation=cv2.INTER_CUBIC)
+    # Linear: a cubic would overshoot beside strong negative weights and attract parts to nothing.
+    fine = cv2.resize(root[:, :, :TRUNCATION], (cols, rows), interpolation=cv2.INTER_LINEAR)
     energy = (np.maximum(fine, 0) ** 2).sum(axis=2)
     parts = []
     for _ in range(n_parts):
