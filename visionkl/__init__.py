@@ -40,6 +40,8 @@ _DEFINED_IN = {
     # features
     "hog": "visionkl.features.hog",
     "feature_pyramid": "visionkl.features.pyramid",
+    # coding
+    "ProductQuantizer": "visionkl.coding.pq",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

@@ -1,6 +1,7 @@
 """The public names for type checkers and editors; `__init__.py` imports the same ones lazily."""
 
 from visionkl._version import __version__ as __version__
+from visionkl.coding.pq import ProductQuantizer as ProductQuantizer
 from visionkl.core.errors import DataError as DataError
 from visionkl.core.errors import DeviceError as DeviceError
 from visionkl.core.errors import ModelFileError as ModelFileError

@@ -1,0 +1,152 @@
+"""The steps of k-means around the search of `pq`: seeds, means, and codewords that lost all their points."""
+
+# mypy: disable-error-code="no-untyped-def"
+
+import numpy as np
+
+from visionkl.backend.cpu.jit import compiled
+
+# Points whose distances are kept in registers and the nearest cache while a seed is compared with them.
+_CHUNK = 128
+
+
+@compiled
+def draw_seeds(columns, draws, seeds):
+    """Draw seeds as k-means++ does: likelier, the farther (squared) a point is from the seeds so far.
+
+    Parameters
+    ----------
+    columns : ndarray of float32, shape (size, n)
+        The points, transposed.
+    draws : ndarray of float64, shape (n_seeds,)
+        Random numbers in [0, 1).
+    seeds : ndarray of int64, shape (n_seeds,)
+        Receives the numbers of the points drawn. When all points coincide with seeds, any are drawn.
+
+    Returns
+    -------
+    int
+        How many seeds were drawn before all points coincided with them.
+    """
+    size, n = columns.shape
+    n_chunks = (n + _CHUNK - 1) // _CHUNK
+    nearest = np.full(n, np.inf, np.float32)
+    distances = np.empty(_CHUNK, np.float32)
+    totals = np.empty(n_chunks)
+    seed, n_different = int(draws[0] * n), 1
+    for k in range(seeds.shape[0]):
+        if k > 0:
+            n_different += int(totals.sum() > 0)
+            seed = _draw(nearest, totals, draws[k])
+        seeds[k] = seed
+        for chunk in range(n_chunks):
+            first = chunk * _CHUNK
+            last = min(first + _CHUNK, n)
+            distances[:] = 0
+            for j in range(size):
+                value, column = columns[j, seed], columns[j, first:last]
+                for i in range(last - first):
+                    distances[i] += (column[i] - value) * (column[i] - value)
+            own = nearest[first:last]
+            total = np.float32(0)
+            for i in range(last - first):
+                own[i] = distances[i] if distances[i] < own[i] else own[i]
+                total += own[i]
+            totals[chunk] = total
+    return n_different
+
+
+@compiled
+def _draw(weights, totals, draw):
+    """Find the point at which the running sum of weights reaches a share of the whole."""
+    whole = totals.sum()
+    if not whole > 0:
+        return int(draw * weights.shape[0])
+    wanted = draw * whole
+    chunk = 0
+    while chunk < totals.shape[0] - 1 and wanted >= totals[chunk]:
+        wanted -= totals[chunk]
+        chunk += 1
+    last = min((chunk + 1) * _CHUNK, weights.shape[0])
+    chosen = -1
+    for i in range(chunk * _CHUNK, last):
+        if weights[i] > 0:  # rounding must not lead to a point that is a seed already
+            chosen = i
+            wanted -= weights[i]
+            if wanted < 0:
+                break
+    return chosen if chosen >= 0 else int(np.argmax(weights))
+
+
+@compiled
+def move_to_means(points, codes, words, counts, distances):
+    """Move each codeword to the mean of its points; those without points stay.
+
+    Parameters
+    ----------
+    points : ndarray of float32, shape (n, size)
+    codes : ndarray of int, shape (n,)
+        The codeword of each point.
+    words : ndarray of float32, shape (n_codewords, size)
+        Changed in place.
+    counts : ndarray of int64, shape (n_codewords,)
+        Receives how many points each codeword has.
+    distances : ndarray of float32, shape (n,)
+        Receives the squared distances between points and their codewords, before these moved.
+
+    Returns
+    -------
+    float
+        The sum of the distances.
+    """
+    n, size = points.shape
+    sums = np.zeros((words.shape[0], size))
+    counts[:] = 0
+    total = 0.0
+    for i in range(n):
+        point, word, own = points[i], words[codes[i]], sums[codes[i]]
+        distance = np.float32(0)
+        for j in range(size):
+            distance += (point[j] - word[j]) * (point[j] - word[j])
+            own[j] += point[j]
+        distances[i] = distance
+        total += float(distance)
+        counts[codes[i]] += 1
+    for word in range(words.shape[0]):
+        if counts[word] > 0:
+            for j in range(size):
+                words[word, j] = sums[word, j] / counts[word]
+    return total
+
+
+@compiled
+def move_towards(points, codes, words, counts, distances):
+    """Move codewords towards the points of a batch, each by a share that falls with the points it has seen.
+
+    Parameters and result as for `move_to_means`, but `counts` goes on counting.
+    """
+    n, size = points.shape
+    total = 0.0
+    for i in range(n):
+        point, word = points[i], words[codes[i]]
+        counts[codes[i]] += 1
+        share = np.float32(1.0 / counts[codes[i]])
+        distance = np.float32(0)
+        for j in range(size):
+            difference = point[j] - word[j]
+            distance += difference * difference
+            word[j] += share * difference
+        distances[i] = distance
+        total += float(distance)
+    return total
+
+
+@compiled
+def seed_again(points, distances, counts, words):
+    """Move each codeword without points to the worst coded point that is left; `distances` is used up."""
+    for word in range(words.shape[0]):
+        if counts[word] == 0:
+            worst = int(np.argmax(distances))
+            if distances[worst] > 0:
+                distances[worst] = 0
+                words[word] = points[worst]

@@ -1,0 +1,1 @@
+"""Product quantisation: vectors and HOG cells as short codes."""

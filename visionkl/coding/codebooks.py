@@ -1,0 +1,201 @@
+"""Codebooks: vectors to codes and back, and the kernel of codes (METHODS §5).
+
+A vector is cut into blocks of equal size; each block is replaced by the number of its nearest codeword. What
+learns the codewords is `ProductQuantizer`; what is done with them is here, so that a detector that only uses
+codes does not load scikit-learn.
+
+The code of a block stands for the sparse map that is 1 at its codeword and 0 elsewhere, with the inner
+product `K = Z Zᵀ` of the codewords `Z`. So a linear function of codes is a table with a number for each
+codeword, and learning on codes equals learning on decoded vectors; `kernel_product` is all that a solver
+needs of `K`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.backend.cpu.pq import encode, make_codebook
+from visionkl.backend.threads import run_tasks
+from visionkl.core.errors import DataError, UsageError
+from visionkl.core.validation import check_number
+
+#: Codes have 16 bits at most.
+MAX_CODEWORDS = 65536
+
+# Points that a thread encodes at a time.
+_POINTS_A_TASK = 4096
+
+Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+FloatArray = npt.NDArray[np.float32]
+
+
+class Codebooks:
+    """The codewords of all blocks.
+
+    Parameters
+    ----------
+    words : array_like of float, shape (n_blocks, n_codewords, block_size)
+        Where the last block reaches past the last feature, the codewords must be zero.
+    n_features : int, optional
+        Length of the vectors; all blocks are full by default.
+
+    Attributes
+    ----------
+    words : ndarray of float32, shape (n_blocks, n_codewords, block_size)
+    n_features, n_blocks, n_codewords, block_size : int
+    code_dtype : dtype
+        uint8 for up to 256 codewords, uint16 for more.
+
+    Examples
+    --------
+    >>> books = Codebooks([[[0, 0], [1, 1]], [[5, 5], [7, 7]]])
+    >>> books.encode(np.float32([[0.9, 0.8, 5.2, 5.1]]))
+    array([[1, 0]], dtype=uint8)
+    >>> books.decode([[1, 0]])
+    array([[1., 1., 5., 5.]], dtype=float32)
+    """
+
+    def __init__(self, words: npt.ArrayLike, n_features: int | None = None) -> None:
+        self.words = np.ascontiguousarray(words, dtype=np.float32)
+        if self.words.ndim != 3 or 0 in self.words.shape:
+            raise DataError(
+                f"Codebooks: codewords have the shape (n_blocks, n_codewords, block_size), "
+                f"not {self.words.shape}."
+            )
+        if not np.isfinite(self.words).all():
+            raise DataError("Codebooks: the codewords hold NaN or infinite values.")
+        self.n_blocks, self.n_codewords, self.block_size = self.words.shape
+        if self.n_codewords > MAX_CODEWORDS:
+            raise DataError(
+                f"Codebooks: {self.n_codewords} codewords a block are too many for codes of 16 bits; "
+                f"at most {MAX_CODEWORDS} are accepted."
+            )
+        full = self.n_blocks * self.block_size
+        lowest = full - self.block_size + 1
+        self.n_features = full if n_features is None else n_features
+        check_number("Codebooks", "n_features", self.n_features, low=lowest, high=full, integer=True)
+        if self.words[-1, :, self.block_size - (full - self.n_features) :].any():
+            raise DataError("Codebooks: codewords must be zero past the last feature.")
+        self.code_dtype = np.dtype(np.uint8 if self.n_codewords <= 256 else np.uint16)
+        last = self.block_size - (full - self.n_features)
+        self._ready = [make_codebook(words) for words in self.words[:-1]]
+        self._ready.append(make_codebook(self.words[-1, :, :last]))
+
+    def encode(self, vectors: FloatArray, n_jobs: int | None = None) -> Codes:
+        """Find the nearest codeword of each block of each vector; of equally near ones the first.
+
+        Parameters
+        ----------
+        vectors : ndarray of float32, shape (..., n_features)
+            Finite.
+        n_jobs : int, optional
+            Threads; all usable cores by default.
+
+        Returns
+        -------
+        ndarray of uint8 or uint16, shape (..., n_blocks)
+        """
+        vectors = np.asarray(vectors, dtype=np.float32)
+        if vectors.ndim == 0 or vectors.shape[-1] != self.n_features:
+            raise DataError(
+                f"Codebooks: vectors of {self.n_features} features are encoded; "
+                f"this array has the shape {vectors.shape}."
+            )
+        codes: Codes = np.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
+        flat = np.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
+        flat_codes = codes.reshape(1, -1, self.n_blocks)
+        tasks = [np.s_[:, i : i + _POINTS_A_TASK] for i in range(0, flat.shape[1], _POINTS_A_TASK)]
+        run_tasks(lambda part: self.encode_into(flat[part], flat_codes[part]), tasks, n_jobs)
+        return codes
+
+    def encode_into(self, cells: FloatArray, codes: Codes) -> None:
+        """Encode in this thread, without copies or checks, which is for many threads with many pieces.
+
+        Parameters
+        ----------
+        cells : ndarray of float32, shape (rows, cols, n_features)
+            Contiguous along the last axis, spaced in any way along the others.
+        codes : ndarray of `code_dtype`, shape (rows, cols, n_blocks)
+            Receives the codes.
+        """
+        for block, book in enumerate(self._ready):
+            encode(cells, block * self.block_size, book, codes[..., block])
+
+    def decode(self, codes: npt.ArrayLike) -> FloatArray:
+        """Put codewords in the place of codes.
+
+        Parameters
+        ----------
+        codes : array_like of int, shape (..., n_blocks)
+
+        Returns
+        -------
+        ndarray of float32, shape (..., n_features)
+        """
+        codes = self.check_codes(codes)
+        vectors = np.empty((*codes.shape[:-1], self.n_blocks, self.block_size), np.float32)
+        for block, words in enumerate(self.words):
+            vectors[..., block, :] = words[codes[..., block]]
+        joined = vectors.reshape(*codes.shape[:-1], self.n_blocks * self.block_size)
+        return np.ascontiguousarray(joined[..., : self.n_features])
+
+    def check_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
+        """Return codes as an array, and complain if they are not these codebooks'."""
+        array = np.asarray(codes)
+        if array.dtype.kind not in "ui":
+            raise DataError(f"Codebooks: codes are integers, not {array.dtype}.")
+        if array.ndim == 0 or array.shape[-1] != self.n_blocks:
+            raise DataError(
+                f"Codebooks: codes have {self.n_blocks} blocks; this array has the shape {array.shape}."
+            )
+        fits = array.dtype.kind == "u" and np.iinfo(array.dtype).max < self.n_codewords
+        if not fits and array.size and (array.min() < 0 or array.max() >= self.n_codewords):
+            raise DataError(
+                f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {array.min()}..{array.max()}."
+            )
+        return array
+
+    def kernel_product(self, tables: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+        """Multiply tables by the codewords' kernel: `K a = Z (Zᵀ a)` in each block.
+
+        Parameters
+        ----------
+        tables : array_like of float, shape (n_blocks, n_codewords) or (n_blocks, n_codewords, n)
+
+        Returns
+        -------
+        ndarray, same shape
+            float32 for float32, and float64 otherwise.
+
+        Examples
+        --------
+        >>> books = Codebooks([[[0, 1], [1, 1], [2, 0]]])
+        >>> books.kernel_product([[1.0, 0.0, -1.0]])
+        array([[ 1., -1., -4.]])
+        """
+        array = np.asarray(tables)
+        array = array.astype(np.float32 if array.dtype == np.float32 else np.float64, copy=False)
+        if array.ndim not in (2, 3) or array.shape[:2] != self.words.shape[:2]:
+            raise DataError(
+                f"Codebooks: tables have the shape {self.words.shape[:2]}, or that and a third axis, "
+                f"not {array.shape}."
+            )
+        words = self.words.astype(array.dtype, copy=False)
+        columns = array.reshape(*array.shape[:2], -1)
+        return np.matmul(words, np.matmul(words.transpose(0, 2, 1), columns)).reshape(array.shape)
+
+
+def as_codebooks(quantizer: Any) -> Codebooks:
+    """Return the codebooks of a fitted `ProductQuantizer`; codebooks are returned as they are."""
+    if isinstance(quantizer, Codebooks):
+        return quantizer
+    books = getattr(quantizer, "books_", None)
+    if not isinstance(books, Codebooks):
+        raise UsageError(
+            f"Codebooks or a fitted ProductQuantizer are needed here; "
+            f"this {type(quantizer).__name__} has no codewords yet: call fit first."
+        )
+    return books

@@ -1,0 +1,117 @@
+"""HOG cells as codes: a pyramid of codes, and codewords for cells (METHODS §10).
+
+A cell of 32 floats becomes 1, 2 or 4 codes. A pyramid of codes looks like one of cells, with the same frames,
+scales and views (`FeaturePyramid.framed`); its levels are `(rows, cols, n_blocks)`.
+
+The cells of the frame are all the same: zeros, with the truncation mark. They are therefore not searched:
+their code is looked up once. It is worth a codeword of its own, because nothing else has the mark, and a mean
+of cells would smear it: `fit_cells` learns one codeword fewer and adds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.backend.threads import run_tasks
+from visionkl.coding.codebooks import Codebooks, Codes, as_codebooks
+from visionkl.core.errors import DataError
+from visionkl.features.hog import N_CHANNELS, TRUNCATION
+from visionkl.features.pyramid import FeaturePyramid
+
+if TYPE_CHECKING:
+    from visionkl.coding.pq import ProductQuantizer
+
+# The ring of cells that HOG drops lies inside the padding.
+_RING = 1
+
+
+def frame_cell() -> npt.NDArray[np.float32]:
+    """Return the cell of which a pyramid's frame is made, shape (32,)."""
+    cell = np.zeros(N_CHANNELS, np.float32)
+    cell[TRUNCATION] = 1
+    return cell
+
+
+def fit_cells(quantizer: ProductQuantizer, cells: npt.ArrayLike) -> ProductQuantizer:
+    """Learn codewords for HOG cells; the last codeword of each block is the frame's, exactly.
+
+    Parameters
+    ----------
+    quantizer : ProductQuantizer
+        Its parameters are used; it is not changed.
+    cells : array_like of float, shape (n, 32)
+        Cells from inside of pictures.
+
+    Returns
+    -------
+    ProductQuantizer
+        Fitted, with as many codewords as asked for.
+    """
+    from sklearn.base import clone
+
+    if quantizer.n_codewords < 2:
+        raise DataError("fit_cells: HOG cells need at least 2 codewords, one of them for the frame.")
+    learner = clone(quantizer).set_params(n_codewords=quantizer.n_codewords - 1).fit(cells)
+    _check_channels("fit_cells", learner.books_)
+    n_blocks, _, block_size = learner.codebooks_.shape
+    frame = np.zeros(n_blocks * block_size, np.float32)
+    frame[:N_CHANNELS] = frame_cell()
+    words = np.concatenate([learner.codebooks_, frame.reshape(n_blocks, 1, block_size)], axis=1)
+    fitted = type(quantizer).from_codebooks(words, N_CHANNELS)
+    fitted.n_iter_ = learner.n_iter_
+    return fitted.set_params(**quantizer.get_params())
+
+
+def encode_pyramid(pyramid: FeaturePyramid, quantizer: Any, n_jobs: int | None = None) -> FeaturePyramid:
+    """Code all cells of a pyramid.
+
+    Parameters
+    ----------
+    pyramid : FeaturePyramid
+    quantizer : Codebooks or fitted ProductQuantizer
+        For 32 features.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+
+    Returns
+    -------
+    FeaturePyramid
+        With levels of codes, uint8 or uint16, shape (rows, cols, n_blocks).
+
+    Examples
+    --------
+    >>> from visionkl.features.pyramid import feature_pyramid
+    >>> picture = np.random.default_rng(0).uniform(0, 255, (60, 80))
+    >>> pyramid = feature_pyramid(picture, interval=2, padding=(2, 2))
+    >>> cells = pyramid.levels[0][3:-3, 3:-3].reshape(-1, 32)
+    >>> books = Codebooks([np.vstack([cells[:15], frame_cell()])])
+    >>> coded = encode_pyramid(pyramid, books)
+    >>> coded.levels[0].shape, int(coded.levels[0][0, 0, 0]), int(coded.levels[0][3, 3, 0])
+    ((19, 24, 1), 15, 0)
+    """
+    books = as_codebooks(quantizer)
+    _check_channels("encode_pyramid", books)
+    frame_code = books.encode(frame_cell(), 1)
+    top, left = pyramid.padding[0] + _RING, pyramid.padding[1] + _RING
+
+    def encode_level(level: npt.NDArray[np.float32]) -> Codes:
+        rows, cols = level.shape[:2]
+        codes: Codes = np.empty((rows, cols, books.n_blocks), books.code_dtype)
+        codes[...] = frame_code
+        inside = np.s_[top : max(rows - top, top), left : max(cols - left, left)]
+        books.encode_into(level[inside], codes[inside])
+        return codes
+
+    levels = run_tasks(encode_level, pyramid.levels, n_jobs)
+    return replace(pyramid, levels=cast(Any, tuple(levels)))
+
+
+def _check_channels(owner: str, books: Codebooks) -> None:
+    if books.n_features != N_CHANNELS:
+        raise DataError(
+            f"{owner}: HOG cells have {N_CHANNELS} numbers, but these codewords are for {books.n_features}."
+        )

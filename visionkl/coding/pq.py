@@ -1,0 +1,368 @@
+"""Product quantisation: long vectors as short codes (METHODS §5).
+
+Fundamentals
+------------
+A vector of `d` features is cut into `M` blocks, and k-means learns `D` codewords for each block. A vector is
+then kept as the numbers of its nearest codewords: `M` bytes for up to 256 codewords, and twice as many for up
+to 65 536, instead of `4 d`. Of all vectors that can be put together from codewords, the code is that of the
+nearest.
+
+Scores on codes are sums of `M` numbers from a table, which is how detectors and solvers use them; see
+`visionkl.coding.codebooks`.
+
+Implementation
+--------------
+The blocks are learned independently, from at most `max_samples` rows drawn at random. Seeds come from
+k-means++; then follow Lloyd's iterations, all of whose searches are exact
+(`visionkl.backend.cpu.pq`). Very many codewords on very many rows are learned faster in batches
+(`batch_size`), which move the codewords after each batch; the result is slightly worse. Codewords that lose
+all their rows start again at the rows that are coded worst.
+
+Every block draws from a stream of its own, and sums are made in one order, so the codewords depend on
+`random_state` and not on `n_jobs`.
+
+If unsure, take blocks of 8 features with 256 codewords: 32 times smaller than floats. For HOG cells see
+`visionkl.coding.hog_codes`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from visionkl.backend.cpu import kmeans
+from visionkl.backend.cpu.pq import encode, make_codebook
+from visionkl.backend.threads import run_tasks, usable_cores
+from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks, Codes
+from visionkl.core.errors import DataError, UsageError
+from visionkl.core.rng import stream
+from visionkl.core.validation import check_number, parameter_error
+
+_DEFAULT_BLOCK_SIZE = 8
+# Rows to learn from: more than this for each codeword hardly change it. Seeds are drawn from fewer, if there
+# are very many codewords.
+_SAMPLES_A_CODEWORD = 256
+_ENOUGH_TO_SEED = 65536
+_SEEDS_SAMPLES_A_CODEWORD = 8
+_POINTS_A_TASK = 4096
+
+FloatArray = npt.NDArray[np.float32]
+Search = Callable[[FloatArray, FloatArray, npt.NDArray[np.uint16]], None]
+
+
+class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Codes vectors block by block, as a scikit-learn transformer.
+
+    Parameters
+    ----------
+    n_codewords : int
+        Codewords of each block, up to 65 536.
+    block_size : int, optional
+        Features of a block; the last block may have fewer. 8 by default, or what `n_blocks` asks for.
+    n_blocks : int, optional
+        Number of blocks, instead of their size.
+    max_samples : int, optional
+        Rows to learn from, drawn at random; 256 for each codeword by default.
+    batch_size : int, optional
+        Learn from batches of so many rows; from all rows at once by default.
+    max_iter : int
+        Passes over the rows, at most.
+    tol : float
+        Learning ends when a pass improves the squared error by less than this share of it.
+    random_state : int, RandomState instance or None
+        Seed; None is different each time.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+
+    Attributes
+    ----------
+    codebooks_ : ndarray of float32, shape (n_blocks, n_codewords, block_size)
+        The codewords; zero past the last feature.
+    books_ : Codebooks
+        The same, ready for use without scikit-learn.
+    n_iter_ : int
+        The most passes that a block took.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(1000, 16)).astype(np.float32)
+    >>> quantizer = ProductQuantizer(n_codewords=64, block_size=4).fit(X)
+    >>> codes = quantizer.transform(X)
+    >>> codes.shape, codes.dtype
+    ((1000, 4), dtype('uint8'))
+    >>> error = X - quantizer.inverse_transform(codes)
+    >>> bool((error**2).mean() < 0.25)
+    True
+    """
+
+    def __init__(
+        self,
+        n_codewords: int = 256,
+        *,
+        block_size: int | None = None,
+        n_blocks: int | None = None,
+        max_samples: int | None = None,
+        batch_size: int | None = None,
+        max_iter: int = 50,
+        tol: float = 1e-5,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_codewords = n_codewords
+        self.block_size = block_size
+        self.n_blocks = n_blocks
+        self.max_samples = max_samples
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: npt.ArrayLike, y: object = None) -> ProductQuantizer:
+        """Learn the codewords.
+
+        Parameters
+        ----------
+        X : array_like of float, shape (n_samples, n_features)
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        rows = self._checked(X)
+        if len(rows) < self.n_codewords:
+            raise DataError(
+                f"ProductQuantizer: n_samples = {len(rows)} rows are too few to learn {self.n_codewords} "
+                "codewords; give more rows or a smaller 'n_codewords'."
+            )
+        n_features = rows.shape[1]
+        n_blocks, block_size = self._blocks(n_features)
+        seed = self._seed()
+        n_samples = self.max_samples or _SAMPLES_A_CODEWORD * self.n_codewords
+        if len(rows) > n_samples:
+            chosen = stream(seed, "product quantizer", "rows").choice(len(rows), n_samples, replace=False)
+            rows = rows[np.sort(chosen)]
+        jobs = self.n_jobs or usable_cores()
+        # Threads share blocks if there are enough of them, and else the points of a block.
+        search = _search if n_blocks >= jobs else _search_in_threads(jobs)
+
+        def learn(block: int) -> tuple[FloatArray, int, int]:
+            points = np.ascontiguousarray(rows[:, block * block_size : (block + 1) * block_size])
+            return self._learn(points, stream(seed, "product quantizer", "block", block), search)
+
+        learned = run_tasks(learn, range(n_blocks), jobs if search is _search else 1)
+        codebooks = np.zeros((n_blocks, self.n_codewords, block_size), np.float32)
+        for block, (words, _, _) in enumerate(learned):
+            codebooks[block, :, : words.shape[1]] = words
+        self._warn_of_copies([n_different for _, n_different, _ in learned])
+        validate_data(self, X, skip_check_array=True)
+        self._adopt(Codebooks(codebooks, n_features))
+        self.n_iter_ = max(n_iter for _, _, n_iter in learned)
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> Codes:
+        """Code vectors: for each block the number of the nearest codeword; of equally near ones the first.
+
+        Parameters
+        ----------
+        X : array_like of float, shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of uint8 (up to 256 codewords) or uint16, shape (n_samples, n_blocks)
+        """
+        check_is_fitted(self)
+        rows = self._checked(X)
+        if rows.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {rows.shape[1]} features, but ProductQuantizer is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.books_.encode(rows, self.n_jobs)
+
+    def inverse_transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Put codewords in the place of codes.
+
+        Parameters
+        ----------
+        X : array_like of int, shape (n_samples, n_blocks)
+
+        Returns
+        -------
+        ndarray of float32, shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        return self.books_.decode(X)
+
+    def kernel_product(self, tables: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+        """Multiply tables by the codewords' kernel; see `Codebooks.kernel_product`.
+
+        Parameters
+        ----------
+        tables : array_like of float, shape (n_blocks, n_codewords) or (n_blocks, n_codewords, n)
+
+        Returns
+        -------
+        ndarray, same shape
+        """
+        check_is_fitted(self)
+        return self.books_.kernel_product(tables)
+
+    @classmethod
+    def from_codebooks(cls, codebooks: npt.ArrayLike, n_features: int | None = None) -> ProductQuantizer:
+        """Make a fitted quantizer from codewords that are known.
+
+        Parameters
+        ----------
+        codebooks : array_like of float, shape (n_blocks, n_codewords, block_size)
+        n_features : int, optional
+            Length of the vectors; all blocks are full by default.
+        """
+        books = Codebooks(codebooks, n_features)
+        quantizer = cls(books.n_codewords, block_size=books.block_size)
+        quantizer.n_features_in_ = books.n_features
+        quantizer._adopt(books)
+        quantizer.n_iter_ = 0
+        return quantizer
+
+    def _adopt(self, books: Codebooks) -> None:
+        self.books_ = books
+        self.codebooks_ = books.words
+        self._n_features_out = books.n_blocks
+
+    def _check_parameters(self) -> None:
+        owner = "ProductQuantizer"
+        check_number(owner, "n_codewords", self.n_codewords, low=1, high=MAX_CODEWORDS, integer=True)
+        check_number(owner, "max_iter", self.max_iter, low=1, integer=True)
+        check_number(owner, "tol", self.tol, low=0)
+        for name in ("block_size", "n_blocks", "batch_size", "n_jobs"):
+            if getattr(self, name) is not None:
+                check_number(owner, name, getattr(self, name), low=1, integer=True)
+        if self.max_samples is not None:
+            check_number(owner, "max_samples", self.max_samples, low=self.n_codewords, integer=True)
+
+    def _blocks(self, n_features: int) -> tuple[int, int]:
+        """Settle the number and the size of the blocks."""
+        size = self.block_size
+        if size is None:
+            size = -(-n_features // self.n_blocks) if self.n_blocks else min(_DEFAULT_BLOCK_SIZE, n_features)
+        n_blocks = -(-n_features // size)
+        if size > n_features:
+            raise parameter_error(
+                "ProductQuantizer", "block_size", f"at most the number of features, {n_features}", size
+            )
+        if self.n_blocks not in (None, n_blocks):
+            raise UsageError(
+                f"ProductQuantizer: {n_features} features make {n_blocks} blocks of {size}, "
+                f"not {self.n_blocks}; "
+                "give 'block_size' alone, or an 'n_blocks' that divides the number of features."
+            )
+        return n_blocks, size
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _checked(self, X: npt.ArrayLike) -> FloatArray:
+        """Rows as float32."""
+        if scipy.sparse.issparse(X):
+            raise DataError("ProductQuantizer: sparse data are not coded; give a dense array (X.toarray()).")
+        array = np.asarray(X)
+        if array.dtype.kind == "c":
+            raise DataError("ProductQuantizer: Complex data not supported; give real numbers.")
+        if array.ndim != 2:
+            raise DataError(
+                f"ProductQuantizer: X must have the shape (n_samples, n_features), not {array.shape}. "
+                "Reshape your data with X.reshape(-1, 1) if it has one feature, and with X.reshape(1, -1) if "
+                "it is one sample."
+            )
+        if 0 in array.shape:
+            raise DataError(
+                f"ProductQuantizer: X has {array.shape[0]} sample(s) and {array.shape[1]} feature(s) "
+                f"(shape={array.shape}) while a minimum of 1 is required."
+            )
+        try:
+            with np.errstate(over="ignore"):
+                rows = np.ascontiguousarray(array, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"ProductQuantizer: X holds something that is no number ({error}).") from None
+        finite = np.isfinite(rows)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            raise DataError(
+                f"ProductQuantizer: X holds NaN or infinity (or too large a number for float32) "
+                f"in row {row}, column {column}; fill in or leave out such rows."
+            )
+        return rows
+
+    def _learn(
+        self, points: FloatArray, random: np.random.Generator, search: Search
+    ) -> tuple[FloatArray, int, int]:
+        """Learn the codewords of a block; returns them, how many can differ, and the passes it took."""
+        n = len(points)
+        enough = max(_ENOUGH_TO_SEED, _SEEDS_SAMPLES_A_CODEWORD * self.n_codewords)
+        drawn_from = points if n <= enough else points[np.sort(random.choice(n, enough, replace=False))]
+        seeds = np.empty(self.n_codewords, np.int64)
+        n_different = kmeans.draw_seeds(
+            np.ascontiguousarray(drawn_from.T), random.random(self.n_codewords), seeds
+        )
+        words = drawn_from[seeds]
+        distances = np.empty(n, np.float32)
+        codes = np.empty(n, np.uint16)
+        counts = np.zeros(self.n_codewords, np.int64)
+        error, n_iter, improving = np.inf, 0, True
+        while improving and n_iter < self.max_iter:
+            n_iter += 1
+            if self.batch_size is None:
+                search(points, words, codes)
+                new_error = kmeans.move_to_means(points, codes, words, counts, distances)
+                kmeans.seed_again(points, distances, counts, words)
+            else:
+                before, new_error = counts.copy(), 0.0
+                order = random.permutation(n)
+                for start in range(0, n, self.batch_size):
+                    batch = points[order[start : start + self.batch_size]]
+                    room = slice(0, len(batch))
+                    search(batch, words, codes[room])
+                    new_error += kmeans.move_towards(batch, codes[room], words, counts, distances[room])
+                kmeans.seed_again(batch, distances[room], counts - before, words)
+            improving = error - new_error > self.tol * new_error
+            error = new_error
+        return words, n_different, n_iter
+
+    def _warn_of_copies(self, n_different: list[int]) -> None:
+        few = [block for block, n in enumerate(n_different) if n < self.n_codewords]
+        if few:
+            warnings.warn(
+                f"ProductQuantizer: block {few[0]} has only {n_different[few[0]]} different rows for "
+                f"{self.n_codewords} codewords, so that some codewords are copies ({len(few)} of "
+                f"{len(n_different)} blocks are like this); fewer codewords would do.",
+                stacklevel=3,
+            )
+
+
+def _search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
+    encode(points[None], 0, make_codebook(words), codes[None])
+
+
+def _search_in_threads(jobs: int) -> Search:
+    def search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
+        book = make_codebook(words)
+        parts = [np.s_[i : i + _POINTS_A_TASK] for i in range(0, len(points), _POINTS_A_TASK)]
+        run_tasks(lambda part: encode(points[part][None], 0, book, codes[part][None]), parts, jobs)
+
+    return search
