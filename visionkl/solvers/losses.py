@@ -42,9 +42,11 @@ from visionkl.solvers.rows import Rows, as_rows
 
 Vector = npt.NDArray[np.float64]
 
-#: Rows a part must have at least, and the number of parts that more rows do not exceed.
+# By default a part has so many rows at least, there are not more parts than this, and the planes of a point
+# hold not more numbers than that.
 _ROWS_PER_PART = 250
 _MOST_PARTS = 16
+_NUMBERS_OF_PLANES = 1 << 19
 
 
 class Loss(Protocol):
@@ -155,8 +157,8 @@ class Risk:
         sample.
     n_parts : int, optional
         Into how many parts the risk is cut, each of which gets planes of its own; by default one for each
-        250 rows, at most 16. More parts mean fewer passes over the data but more planes to keep. One, if the
-        rows of a group do not stand together.
+        250 rows, at most 16, and fewer if rows are long. More parts mean fewer passes over the data but more
+        planes to keep. One, if the rows of a group do not stand together.
     n_jobs : int, optional
         Threads; all usable cores by default.
 
@@ -193,7 +195,9 @@ class Risk:
             check_number("Risk", "class_weights", value, low=0)
         self.weights = sample_weights * np.where(self.labels > 0, class_weights[1], class_weights[0]) / n
         if n_parts is None:
-            n_parts = min(self.rows.n_rows // _ROWS_PER_PART, _MOST_PARTS)
+            n_parts = min(
+                self.rows.n_rows // _ROWS_PER_PART, _MOST_PARTS, _NUMBERS_OF_PLANES // self.rows.dim
+            )
         check_number("Risk", "n_parts", n_parts, low=0, integer=True)
         self.n_parts = max(1, min(n_parts, n)) if self._together else 1
         # Where parts begin and end: among the samples, and among the rows.

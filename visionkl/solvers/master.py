@@ -241,7 +241,10 @@ def solve_simplices(
     free = x > 0
     for _ in range(4 * len(x) + 20):
         support = np.flatnonzero(free)
-        target, price = _on_support(quadratic, linear, parts, sums, support)
+        try:
+            target, price = _on_support(quadratic, linear, parts, sums, support)
+        except np.linalg.LinAlgError:
+            break  # dependent to rounding: what there is is feasible, and its value a bound
         here = x[support]
         short = target < 0
         if short.any():

@@ -151,9 +151,11 @@ def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_e
                 continue
             k += 1
             highest, lowest = max(highest, projected), min(lowest, projected)
-            if projected != 0.0 and norms[i] + diagonal[i] > 0.0:
-                before = alpha[i]
-                alpha[i] = min(max(before - gradient / (norms[i] + diagonal[i]), 0.0), upper[i])
+            if projected != 0.0:
+                before, bend = alpha[i], norms[i] + diagonal[i]
+                # An empty row pulls its number all the way; the hinge's are bounded.
+                target = before - gradient / bend if bend > 0.0 else -gradient * np.inf
+                alpha[i] = min(max(target, 0.0), upper[i])
                 share = (alpha[i] - before) * labels[i]
                 add_row(rows, i, share, w)
                 w[-1] += share * bias
