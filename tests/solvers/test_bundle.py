@@ -321,7 +321,8 @@ def small_problem(**changes):
 @pytest.mark.parametrize(
     ("changes", "error", "complaint"),
     [
-        ({"regularisation": 0}, UsageError, "'regularisation'"),
+        ({"regularisation": 0}, UsageError, "'regularisation' .* must be a number > 0. Got 0"),
+        ({"regularisation": np.nan}, UsageError, "'regularisation'"),
         ({"tol": -1}, UsageError, "'tol'"),
         ({"max_passes": 0}, UsageError, "'max_passes'"),
         ({"max_planes": 2.5}, UsageError, "'max_planes'"),

@@ -30,6 +30,7 @@ from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import stream
 from visionkl.core.validation import check_choice, check_number
 from visionkl.solvers.losses import LOSSES, Loss, checked_labels, checked_weights
+from visionkl.solvers.metrics import check_positive
 from visionkl.solvers.rows import CodedRows, DenseRows, SparseRows
 
 Vector = npt.NDArray[np.float64]
@@ -200,11 +201,10 @@ class _Problem:
         self, y: npt.ArrayLike, regularisation: float, loss: str, weights: npt.ArrayLike | None, n: int
     ) -> None:
         check_choice("dual_svm", "loss", loss, _LOSSES)
-        check_number("dual_svm", "regularisation", regularisation, low=np.finfo(float).tiny)
         self.labels = checked_labels(y)
         if len(self.labels) != n:
             raise DataError(f"There are {n} rows of training data but {len(self.labels)} labels.")
-        self.regularisation = regularisation
+        self.regularisation = check_positive("dual_svm", "regularisation", regularisation)
         self.loss: Loss = LOSSES[loss]
         self.weights = checked_weights("dual_svm", weights, n) / n
         cost = self.weights / regularisation

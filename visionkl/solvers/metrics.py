@@ -29,13 +29,13 @@ All functions take single vectors or several as rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.core.errors import UsageError
-from visionkl.core.validation import check_number
+from visionkl.core.validation import check_number, parameter_error
 
 Vector = npt.NDArray[np.float64]
 
@@ -69,6 +69,13 @@ class Metric(Protocol):
     def locate(self, indices: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Vector]:
         """Return, for coefficients with `v[i] = scale · w[j]`, each `j` and `scale`."""
         ...
+
+
+def check_positive(owner: str, name: str, value: Any) -> float:
+    """Return `value` if it is a finite number above 0, and complain otherwise."""
+    if not isinstance(value, (int, float, np.number)) or not 0 < value < np.inf:
+        raise parameter_error(owner, name, "a number > 0", value)
+    return float(value)
 
 
 def product(metric: Metric, a: Vector) -> Vector:
@@ -237,7 +244,7 @@ class GridMetric:
     def __init__(self, n_features: int, n_points: int, spacing: float = 1.0) -> None:
         self.n_features = check_number("GridMetric", "n_features", n_features, low=1, integer=True)
         self.n_points = check_number("GridMetric", "n_points", n_points, low=2, integer=True)
-        self.spacing = check_number("GridMetric", "spacing", spacing, low=np.finfo(float).tiny)
+        self.spacing = check_positive("GridMetric", "spacing", spacing)
         self.dim = n_features * n_points
         self.rank = n_features * (n_points - 1)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
 from visionkl.solvers.master import Master
-from visionkl.solvers.metrics import Metric
+from visionkl.solvers.metrics import Metric, check_positive
 
 Vector = npt.NDArray[np.float64]
 
@@ -114,12 +114,11 @@ class Bundle:
         max_planes: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
-        check_number("Bundle", "regularisation", regularisation, low=np.finfo(float).tiny)
         if max_planes is None:
             max_planes = min(_MEMORY_OF_PLANES // (8 * metric.rank), _MOST_PLANES)
         check_number("Bundle", "max_planes", max_planes, low=0, integer=True)
         self.metric = metric
-        self.regularisation = float(regularisation)
+        self.regularisation = check_positive("Bundle", "regularisation", regularisation)
         bounded, low = _bounds(metric, lower)
         self.master = Master(metric.rank, self.regularisation, bounded, low, max_planes, n_jobs)
         self.coordinates = _start(metric, start)
