@@ -79,12 +79,12 @@ def made_up_detector(picture: np.ndarray) -> DPMDetector:
         return Component(weights(rows, cols), parts, bias)
 
     pairs = [size for size in ROOTS for _ in range(2)]
-    plain = DPMDetector(MixtureModel("made up", tuple(component(*size, 0.0) for size in pairs)))
+    plain = DPMDetector.from_model(MixtureModel("made up", tuple(component(*size, 0.0) for size in pairs)))
     scores = plain.detect(picture, threshold=-np.inf, overlap=1.0).scores
     # A thousand placements before suppression is what the published models have on a photograph.
     bias = THRESHOLD - float(np.sort(scores)[-min(1000, len(scores))])
     components = tuple(Component(c.root, c.parts, bias) for c in plain.model.components)
-    return DPMDetector(MixtureModel("made up", components))
+    return DPMDetector.from_model(MixtureModel("made up", components))
 
 
 def filter_multiply_adds(model: MixtureModel, setting: Setting) -> int:

@@ -62,8 +62,37 @@ def opencv_nms(boxes: np.ndarray, scores: np.ndarray, overlap: float) -> float:
     return _seconds(lambda: cv2.dnn.NMSBoxes(corner_and_size, scores, 0.0, overlap))
 
 
+def faiss_learn(rows: np.ndarray, n_blocks: int, threads: int, save: str) -> float:
+    """Learn 256 codewords for each block with faiss, as it does by default, and save them."""
+    faiss = _faiss(threads)
+    quantizer = faiss.ProductQuantizer(rows.shape[1], n_blocks, 8)
+    quantizer.cp.min_points_per_centroid = 1  # it would warn of few rows, block by block
+    seconds = _seconds(lambda: quantizer.train(rows))
+    np.save(save, faiss.vector_to_array(quantizer.centroids).reshape(n_blocks, 256, -1))
+    return seconds
+
+
+def faiss_encode(cells: np.ndarray, words: np.ndarray, threads: int) -> float:
+    """Code cells with known codewords, in as many bytes as there are blocks."""
+    faiss = _faiss(threads)
+    quantizer = faiss.ProductQuantizer(cells.shape[1], words.shape[0], 8)
+    faiss.copy_array_to_vector(words.ravel(), quantizer.centroids)
+    return _seconds(lambda: quantizer.compute_codes(cells))
+
+
+def _faiss(threads: int) -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise RuntimeError("it is not installed; run 'python benchmarks/peers.py install' again") from None
+    faiss.omp_set_num_threads(threads)
+    return faiss
+
+
 def version_for(function: str) -> str:
     """Say which version of a peer a function uses; complains if that peer cannot run."""
+    if function.startswith("faiss"):
+        return str(_faiss(1).__version__)
     if function.startswith("dlib"):
         return _fhog_library().dlib_version().decode()
     return cv2.__version__ if function.startswith("opencv") else skimage.__version__
@@ -82,7 +111,8 @@ def _array(path: str) -> np.ndarray:
 
 def main() -> None:
     """Answer requests until the input ends."""
-    functions = {f.__name__: f for f in (dlib_pyramid, skimage_hog, opencv_hog, opencv_nms, version_for)}
+    peers = (dlib_pyramid, skimage_hog, opencv_hog, opencv_nms, faiss_learn, faiss_encode, version_for)
+    functions = {peer.__name__: peer for peer in peers}
     for line in sys.stdin:
         request = json.loads(line)
         try:

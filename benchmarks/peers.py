@@ -2,7 +2,7 @@
 
 `python benchmarks/peers.py install` makes the environment `benchmarks/.peers`, with everything pinned:
 
-- OpenCV and scikit-image as wheels;
+- OpenCV, scikit-image and faiss as wheels;
 - dlib from its source, because its Python package does not offer the HOG features by themselves:
   `peer_fhog.cpp` is compiled against dlib's headers with the flags that a C++ user would give (-O3
   -march=native). This step needs g++; without it the peer dlib is left out, and the table says so.
@@ -30,7 +30,12 @@ PYTHON = ENVIRONMENT / ("Scripts/python.exe" if sys.platform == "win32" else "bi
 FHOG_LIBRARY = ENVIRONMENT / "fhog.so"
 
 DLIB_VERSION = "20.0.1"
-PACKAGES = ("numpy>=2,<3", "opencv-contrib-python-headless==5.0.0.93", "scikit-image==0.26.0")
+PACKAGES = (
+    "numpy>=2,<3",
+    "opencv-contrib-python-headless==5.0.0.93",
+    "scikit-image==0.26.0",
+    "faiss-cpu==1.15.1",
+)
 NOT_INSTALLED = "run 'python benchmarks/peers.py install' first"
 
 

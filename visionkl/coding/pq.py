@@ -13,7 +13,7 @@ Scores on codes are sums of `M` numbers from a table, which is how detectors and
 Implementation
 --------------
 The blocks are learned independently, from at most `max_samples` rows drawn at random. Seeds come from
-k-means++; then follow Lloyd's iterations, all of whose searches are exact
+greedy k-means++; then follow Lloyd's iterations, all of whose searches are exact
 (`visionkl.backend.cpu.pq`). Very many codewords on very many rows are learned faster in batches
 (`batch_size`), which move the codewords after each batch; the result is slightly worse. Codewords that lose
 all their rows start again at the rows that are coded worst.
@@ -40,19 +40,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu import kmeans
 from visionkl.backend.cpu.pq import encode, make_codebook
-from visionkl.backend.threads import run_tasks, usable_cores
+from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks, Codes
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import stream
 from visionkl.core.validation import check_number, parameter_error
 
 _DEFAULT_BLOCK_SIZE = 8
-# Rows to learn from: more than this for each codeword hardly change it. Seeds are drawn from fewer, if there
-# are very many codewords.
+# Rows to learn from: more than this for each codeword hardly change it.
 _SAMPLES_A_CODEWORD = 256
-_ENOUGH_TO_SEED = 65536
-_SEEDS_SAMPLES_A_CODEWORD = 8
+# Seeds take a time that grows with the square of the codewords. So they are drawn from fewer rows, and for
+# very many codewords, where it hardly matters which, without trials.
+_SEED_ROWS_A_CODEWORD = 32
+_MOST_SEED_ROWS = 65536
+_SEED_TRIALS = 7
+_MOST_CODEWORDS_TO_TRY = 1024
 _POINTS_A_TASK = 4096
+_ENOUGH_BLOCKS = 8
 
 FloatArray = npt.NDArray[np.float32]
 Search = Callable[[FloatArray, FloatArray, npt.NDArray[np.uint16]], None]
@@ -148,21 +152,21 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "codewords; give more rows or a smaller 'n_codewords'."
             )
         n_features = rows.shape[1]
-        n_blocks, block_size = self._blocks(n_features)
+        n_blocks, block_size = self.blocks(n_features)
         seed = self._seed()
         n_samples = self.max_samples or _SAMPLES_A_CODEWORD * self.n_codewords
         if len(rows) > n_samples:
             chosen = stream(seed, "product quantizer", "rows").choice(len(rows), n_samples, replace=False)
             rows = rows[np.sort(chosen)]
-        jobs = self.n_jobs or usable_cores()
         # Threads share blocks if there are enough of them, and else the points of a block.
-        search = _search if n_blocks >= jobs else _search_in_threads(jobs)
+        share_blocks = n_blocks >= _ENOUGH_BLOCKS
+        search = _search if share_blocks else _search_in_threads(self.n_jobs)
 
         def learn(block: int) -> tuple[FloatArray, int, int]:
             points = np.ascontiguousarray(rows[:, block * block_size : (block + 1) * block_size])
             return self._learn(points, stream(seed, "product quantizer", "block", block), search)
 
-        learned = run_tasks(learn, range(n_blocks), jobs if search is _search else 1)
+        learned = run_tasks(learn, range(n_blocks), self.n_jobs if share_blocks else 1)
         codebooks = np.zeros((n_blocks, self.n_codewords, block_size), np.float32)
         for block, (words, _, _) in enumerate(learned):
             codebooks[block, :, : words.shape[1]] = words
@@ -254,7 +258,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         if self.max_samples is not None:
             check_number(owner, "max_samples", self.max_samples, low=self.n_codewords, integer=True)
 
-    def _blocks(self, n_features: int) -> tuple[int, int]:
+    def blocks(self, n_features: int) -> tuple[int, int]:
         """Settle the number and the size of the blocks."""
         size = self.block_size
         if size is None:
@@ -277,6 +281,11 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # codes are integers
+        return tags
+
     def _checked(self, X: npt.ArrayLike) -> FloatArray:
         """Rows as float32."""
         if scipy.sparse.issparse(X):
@@ -298,7 +307,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         try:
             with np.errstate(over="ignore"):
                 rows = np.ascontiguousarray(array, dtype=np.float32)
-        except (TypeError, ValueError) as error:
+        except ValueError as error:
             raise DataError(f"ProductQuantizer: X holds something that is no number ({error}).") from None
         finite = np.isfinite(rows)
         if not finite.all():
@@ -314,11 +323,12 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     ) -> tuple[FloatArray, int, int]:
         """Learn the codewords of a block; returns them, how many can differ, and the passes it took."""
         n = len(points)
-        enough = max(_ENOUGH_TO_SEED, _SEEDS_SAMPLES_A_CODEWORD * self.n_codewords)
+        enough = max(min(_SEED_ROWS_A_CODEWORD * self.n_codewords, _MOST_SEED_ROWS), 2 * self.n_codewords)
         drawn_from = points if n <= enough else points[np.sort(random.choice(n, enough, replace=False))]
+        n_trials = _SEED_TRIALS if self.n_codewords <= _MOST_CODEWORDS_TO_TRY else 1
         seeds = np.empty(self.n_codewords, np.int64)
         n_different = kmeans.draw_seeds(
-            np.ascontiguousarray(drawn_from.T), random.random(self.n_codewords), seeds
+            np.ascontiguousarray(drawn_from.T), random.random((self.n_codewords, n_trials)), seeds
         )
         words = drawn_from[seeds]
         distances = np.empty(n, np.float32)
@@ -359,10 +369,10 @@ def _search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]
     encode(points[None], 0, make_codebook(words), codes[None])
 
 
-def _search_in_threads(jobs: int) -> Search:
+def _search_in_threads(n_jobs: int | None) -> Search:
     def search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
         book = make_codebook(words)
         parts = [np.s_[i : i + _POINTS_A_TASK] for i in range(0, len(points), _POINTS_A_TASK)]
-        run_tasks(lambda part: encode(points[part][None], 0, book, codes[part][None]), parts, jobs)
+        run_tasks(lambda part: encode(points[part][None], 0, book, codes[part][None]), parts, n_jobs)
 
     return search

@@ -50,11 +50,11 @@ def tricycle(rng: Random, frontal: bool) -> list[Part]:
 def _tricycle_side(rng: Random) -> list[Part]:
     u = rng.uniform
     front, rear = u(0.26, 0.3), u(0.16, 0.19)
-    axle, top = (u(0.5, 0.95), front), u(0.75, 1.05)
-    rake = u(85, 122)
+    axle, top = (u(0.44, 1.02), front), u(0.72, 1.08)
+    rake = u(80, 126)
     head = along(axle, rake, (top - front) / _rise(rake))
     neck = along(axle, rake, u(0.45, 0.7) * (top - front))
-    saddle = (u(-0.05, 0.42), u(0.45, 0.72))
+    saddle = (u(-0.1, 0.44), u(0.42, 0.75))
     bend = (saddle[0] + u(0.0, 0.12), u(0.26, 0.4))
     crank = u(0, 180)
     pedals = (along(axle, crank, 0.14), along(axle, crank, -0.14))
@@ -83,8 +83,8 @@ def _tricycle_side(rng: Random) -> list[Part]:
 def _tricycle_front(rng: Random) -> list[Part]:
     u = rng.uniform
     front, rear = u(0.26, 0.3), u(0.16, 0.19)
-    left, right = (-u(0.18, 0.45), rear), (u(0.18, 0.45), rear)
-    lean, neck, top = u(-0.14, 0.14), u(0.5, 0.62), u(0.75, 1.1)
+    left, right = (-u(0.16, 0.5), rear), (u(0.16, 0.5), rear)
+    lean, neck, top = u(-0.18, 0.18), u(0.5, 0.62), u(0.72, 1.12)
     fork = ((lean - 0.09, front), (lean - 0.07, neck), (lean + 0.07, neck), (lean + 0.09, front))
     lamp = (u(-0.03, 0.03), neck + u(-0.1, 0.5) * (top - neck))
     return [
@@ -215,12 +215,12 @@ def digger(rng: Random, frontal: bool) -> list[Part]:
 
 def _digger_side(rng: Random) -> list[Part]:
     u = rng.uniform
-    high, length = u(0.19, 0.23), u(0.65, 1.0)
+    high, length = u(0.19, 0.23), u(0.72, 0.92)
     front, roof = u(0.15, 0.7), u(0.48, 0.58)
-    boom_angle, stick_angle = u(20, 80), u(-110, -25)
+    boom_angle, stick_angle = u(36, 66), u(-88, -48)
     pivot = (front - 0.04, high + u(0.08, 0.2))
-    elbow = along(pivot, boom_angle, u(0.42, 0.6))
-    stick, wrist = limb("stick", "trim", elbow, stick_angle, u(0.28, 0.46), 0.07)
+    elbow = along(pivot, boom_angle, u(0.46, 0.58))
+    stick, wrist = limb("stick", "trim", elbow, stick_angle, u(0.3, 0.42), 0.07)
     boom = tube("trim", 0.09, pivot, along(pivot, boom_angle + 16, 0.26), elbow)
     rollers = np.linspace(high / 2 - length / 2, length / 2 - high / 2, int(rng.integers(3, 6)))
     louvres = (line("ink", 0.016, (-0.7, y), (-0.46, y)) for y in (0.1, 0.15, 0.2))
@@ -245,14 +245,14 @@ def _digger_side(rng: Random) -> list[Part]:
             polygon("metal", *scoop, (-0.06, -0.1)),
             *(polygon("dark", (x, y), (x - 0.06, y - 0.03), (x - 0.02, y + 0.04)) for x, y in teeth),
         )
-        .turned(u(-30, 30))
+        .turned(u(-20, 20))
         .moved(wrist),
         part(
             "cab",
             polygon("body", (-0.13, 0.0), (0.2, 0.0), (0.19, 0.22), (0.11, roof), (-0.13, roof)),
             polygon("glass", (-0.08, 0.18), (0.14, 0.18), (0.08, roof - 0.05), (-0.08, roof - 0.05)),
             line("ink", 0.016, (0, 0.18), (0, roof - 0.05)),
-        ).moved((front - u(0.2, 0.62), high + u(0.05, 0.18))),
+        ).moved((front - u(0.18, 0.64), high + u(0.05, 0.24))),
     ]
 
 

@@ -1,10 +1,12 @@
 """The steps of k-means around the search of `pq`: seeds, means, and codewords that lost all their points."""
 
-# mypy: disable-error-code="no-untyped-def"
+# Numba gives intrinsics a typing context that their callers do not see.
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 import numpy as np
 
 from visionkl.backend.cpu.jit import compiled
+from visionkl.backend.cpu.simd import piece
 
 # Points whose distances are kept in registers and the nearest cache while a seed is compared with them.
 _CHUNK = 128
@@ -12,48 +14,66 @@ _CHUNK = 128
 
 @compiled
 def draw_seeds(columns, draws, seeds):
-    """Draw seeds as k-means++ does: likelier, the farther (squared) a point is from the seeds so far.
+    """Draw seeds as the greedy k-means++ does.
+
+    Points are likelier to be drawn the farther (squared) they are from the seeds so far; of some points
+    drawn, the one that brings all points nearest to a seed is taken.
 
     Parameters
     ----------
     columns : ndarray of float32, shape (size, n)
         The points, transposed.
-    draws : ndarray of float64, shape (n_seeds,)
+    draws : ndarray of float64, shape (n_seeds, n_trials)
         Random numbers in [0, 1).
     seeds : ndarray of int64, shape (n_seeds,)
-        Receives the numbers of the points drawn. When all points coincide with seeds, any are drawn.
+        Receives the numbers of the points taken. When all points coincide with seeds, any are taken.
 
     Returns
     -------
     int
-        How many seeds were drawn before all points coincided with them.
+        How many seeds were taken before all points coincided with them.
     """
-    size, n = columns.shape
+    n = columns.shape[1]
     n_chunks = (n + _CHUNK - 1) // _CHUNK
-    nearest = np.full(n, np.inf, np.float32)
-    distances = np.empty(_CHUNK, np.float32)
-    totals = np.empty(n_chunks)
-    seed, n_different = int(draws[0] * n), 1
+    nearest, candidate = np.full(n, np.inf, np.float32), np.empty(n, np.float32)
+    best = np.empty(n, np.float32)
+    totals, candidate_totals, best_totals = np.empty(n_chunks), np.empty(n_chunks), np.empty(n_chunks)
+    n_different = 0
     for k in range(seeds.shape[0]):
-        if k > 0:
-            n_different += int(totals.sum() > 0)
-            seed = _draw(nearest, totals, draws[k])
-        seeds[k] = seed
-        for chunk in range(n_chunks):
-            first = chunk * _CHUNK
-            last = min(first + _CHUNK, n)
-            distances[:] = 0
-            for j in range(size):
-                value, column = columns[j, seed], columns[j, first:last]
-                for i in range(last - first):
-                    distances[i] += (column[i] - value) * (column[i] - value)
-            own = nearest[first:last]
-            total = np.float32(0)
-            for i in range(last - first):
-                own[i] = distances[i] if distances[i] < own[i] else own[i]
-                total += own[i]
-            totals[chunk] = total
+        left = totals.sum() if k > 0 else np.inf
+        n_different += int(left > 0)
+        least = np.inf
+        for trial in range(draws.shape[1] if k > 0 else 1):
+            seed = _draw(nearest, totals, draws[k, trial]) if k > 0 else int(draws[0, 0] * n)
+            _approach(columns, seed, nearest, candidate, candidate_totals)
+            if trial == 0 or candidate_totals.sum() < least:
+                seeds[k], least = seed, candidate_totals.sum()
+                best, candidate = candidate, best
+                best_totals, candidate_totals = candidate_totals, best_totals
+        nearest, best = best, nearest
+        totals, best_totals = best_totals, totals
     return n_different
+
+
+@compiled
+def _approach(columns, seed, nearest, approached, totals):
+    """Lower the points' squared distances from seeds to those from a new one, where it is nearer."""
+    size, n = columns.shape
+    distances = np.empty(_CHUNK, np.float32)
+    for chunk in range(totals.shape[0]):
+        first = chunk * _CHUNK
+        length = min(_CHUNK, n - first)
+        distances[:] = 0
+        for j in range(size):
+            value, column = columns[j, seed], piece(columns, j * n + first, length)
+            for i in range(length):
+                distances[i] += (column[i] - value) * (column[i] - value)
+        before, after = piece(nearest, first, length), piece(approached, first, length)
+        total = np.float32(0)
+        for i in range(length):
+            after[i] = distances[i] if distances[i] < before[i] else before[i]
+            total += after[i]
+        totals[chunk] = total
 
 
 @compiled
@@ -104,7 +124,8 @@ def move_to_means(points, codes, words, counts, distances):
     counts[:] = 0
     total = 0.0
     for i in range(n):
-        point, word, own = points[i], words[codes[i]], sums[codes[i]]
+        point, start = piece(points, i * size, size), np.int64(codes[i]) * size
+        word, own = piece(words, start, size), piece(sums, start, size)
         distance = np.float32(0)
         for j in range(size):
             distance += (point[j] - word[j]) * (point[j] - word[j])
@@ -128,7 +149,7 @@ def move_towards(points, codes, words, counts, distances):
     n, size = points.shape
     total = 0.0
     for i in range(n):
-        point, word = points[i], words[codes[i]]
+        point, word = piece(points, i * size, size), piece(words, np.int64(codes[i]) * size, size)
         counts[codes[i]] += 1
         share = np.float32(1.0 / counts[codes[i]])
         distance = np.float32(0)

@@ -41,6 +41,7 @@ from visionkl.backend.cpu.simd import (
     larger,
     load,
     multiply_pairs,
+    piece,
     shifted,
     smaller,
     splat,
@@ -168,7 +169,7 @@ def _encode(
         for i in range(n):
             at = row * row_step + col * col_step
             where[i, 0], where[i, 1] = at, row * code_steps[0] + col * code_steps[1]
-            squares[i], moves[i] = _round_point(memory[at : at + size], centre, unit, rounded)
+            squares[i], moves[i] = _round_point(piece(memory, at, size), centre, unit, rounded)
             for pair in range(n_pairs):
                 tile[pair * _TILE + i] = in_pairs[pair]
             col += 1
@@ -187,7 +188,7 @@ def _encode(
             if np.float64(second[i]) - np.float64(best[i]) > margins[i]:
                 codes[to] = nearest[i]
             else:
-                codes[to] = _search_slowly(memory[at : at + size], words, columns, distances)
+                codes[to] = _search_slowly(piece(memory, at, size), words, columns, distances)
 
 
 @compiled
@@ -271,7 +272,7 @@ def _search_slowly(point, words, columns, distances):
     size, n = columns.shape
     distances[:] = 0
     for j in range(size):
-        value, column = point[j], columns[j]
+        value, column = point[j], piece(columns, j * n, n)
         for word in range(n):
             difference = value - column[word]
             distances[word] += difference * difference

@@ -131,6 +131,31 @@ def filled(typing_context, value, count):
 
 
 @intrinsic
+def piece(typing_context, array, start, length):
+    """See part of a contiguous array as an array with one axis.
+
+    Unlike a slice it does not count as a reference to the array, which must outlive it: counting takes longer
+    than a short loop.
+    """
+    result = types.Array(array.dtype, 1, "C", readonly=not array.mutable)
+
+    def generate(context, builder, signature, arguments):
+        item_size = context.get_abi_sizeof(context.get_data_type(array.dtype))
+        view = context.make_array(result)(context, builder)
+        context.populate_array(
+            view,
+            data=address(context, builder, array, arguments[0], arguments[1]),
+            shape=cgutils.pack_array(builder, [arguments[2]]),
+            strides=cgutils.pack_array(builder, [ir.Constant(INT64, item_size)]),
+            itemsize=ir.Constant(INT64, item_size),
+            meminfo=None,
+        )
+        return view._getvalue()
+
+    return result(array, types.int64, types.int64), generate
+
+
+@intrinsic
 def write(typing_context, array, index, registers):
     """Write all vectors, one after the other, into a contiguous array of the same dtype."""
 

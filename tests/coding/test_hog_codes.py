@@ -1,0 +1,76 @@
+"""Pyramids of codes: every cell its own code, the frame exact, views as views."""
+
+import numpy as np
+import pytest
+
+from visionkl.coding.codebooks import Codebooks
+from visionkl.coding.hog_codes import encode_pyramid, fit_cells, frame_cell
+from visionkl.coding.pq import ProductQuantizer
+from visionkl.core.errors import DataError, UsageError
+from visionkl.features.pyramid import feature_pyramid
+
+
+@pytest.fixture(scope="module")
+def pyramid():
+    random = np.random.default_rng(0)
+    picture = np.kron(random.uniform(0, 255, (16, 20, 3)), np.ones((6, 6, 1)))
+    return feature_pyramid(picture, interval=3, padding=(4, 5))
+
+
+@pytest.fixture(scope="module")
+def cells(pyramid):
+    return np.concatenate([level[5:-5, 6:-6].reshape(-1, 32) for level in pyramid.levels])
+
+
+@pytest.mark.parametrize(("n_blocks", "n_codewords"), [(1, 64), (2, 32), (4, 300)])
+def test_every_cell_has_the_code_of_its_nearest_codeword(pyramid, cells, n_blocks, n_codewords):
+    quantizer = fit_cells(ProductQuantizer(n_codewords, n_blocks=n_blocks), cells)
+    coded = encode_pyramid(pyramid, quantizer)
+    assert len(coded) == len(pyramid)
+    assert coded.padding == pyramid.padding
+    for codes, level in zip(coded.levels, pyramid.levels, strict=True):
+        assert codes.shape == (*level.shape[:2], n_blocks)
+        assert codes.dtype == (np.uint8 if n_codewords <= 256 else np.uint16)
+        np.testing.assert_array_equal(codes, quantizer.books_.encode(level))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_smaller_frames_are_views(pyramid, cells, n_jobs):
+    quantizer = fit_cells(ProductQuantizer(16, n_blocks=2), cells)
+    coded = encode_pyramid(pyramid, quantizer, n_jobs).framed((2, 1))
+    first_framed = encode_pyramid(pyramid.framed((2, 1)), quantizer.books_, n_jobs)
+    for a, b in zip(coded.levels, first_framed.levels, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert not a.flags.owndata
+
+
+def test_levels_without_cells_are_all_frame():
+    pyramid = feature_pyramid(np.zeros((16, 400)), interval=1, padding=(1, 1))
+    books = Codebooks([np.vstack([np.zeros(32), frame_cell()])])
+    coded = encode_pyramid(pyramid, books)
+    assert any(level.shape[0] <= 4 for level in coded.levels)
+    for codes, level in zip(coded.levels, pyramid.levels, strict=True):
+        np.testing.assert_array_equal(codes, books.encode(level))
+
+
+@pytest.mark.parametrize("n_blocks", [1, 4, 5])
+def test_the_frame_is_coded_exactly(cells, n_blocks):
+    settings = ProductQuantizer(20, n_blocks=n_blocks, random_state=7)
+    quantizer = fit_cells(settings, cells)
+    assert quantizer.codebooks_.shape[1] == 20
+    assert quantizer.get_params() == settings.get_params()
+    assert not hasattr(settings, "codebooks_")
+    np.testing.assert_array_equal(
+        quantizer.inverse_transform(quantizer.transform(frame_cell()[None])), frame_cell()[None]
+    )
+
+
+def test_codewords_of_other_things_are_refused(pyramid):
+    with pytest.raises(DataError, match="HOG cells have 32 numbers, but these codewords are for 8"):
+        encode_pyramid(pyramid, Codebooks(np.zeros((1, 2, 8))))
+    with pytest.raises(UsageError, match="call fit first"):
+        encode_pyramid(pyramid, ProductQuantizer())
+    with pytest.raises(DataError, match="at least 2"):
+        fit_cells(ProductQuantizer(1), np.zeros((5, 32)))
+    with pytest.raises(DataError, match="are for 31"):
+        fit_cells(ProductQuantizer(4), np.random.default_rng(0).normal(size=(50, 31)))
