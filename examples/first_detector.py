@@ -37,7 +37,7 @@ def main(label: str = "digger", *, n_train: int = 240, n_test: int = 120) -> Non
     train = vkl.VOC(devkit, split="train")
     test = vkl.VOC(devkit, split="test")
     print(f"{train}\n{test}\n\nMaking a model of {label!r} ...")
-    detector = vkl.DPMDetector(make_model(train, label))
+    detector = vkl.DPMDetector.from_model(make_model(train, label))
     folder = fresh_folder("runs/first_detector")
     detector.save(folder / f"{label}.safetensors")
     print(f"{detector.model}\n")

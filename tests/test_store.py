@@ -32,7 +32,7 @@ def test_a_saved_model_comes_back_unchanged(tmp_path):
 
 
 def test_a_saved_detector_detects_the_same(tmp_path):
-    detector = DPMDetector(random_model())
+    detector = DPMDetector.from_model(random_model())
     detector.save(tmp_path / "m.safetensors")
     assert load(tmp_path / "m.safetensors").detect(IMAGE) == detector.detect(IMAGE)
 

@@ -18,10 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as encode
 
 from visionkl._version import __version__
+from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import DataError, ModelFileError
 from visionkl.core.files import atomic_write
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import Component, MixtureModel, Part
+from visionkl.features.hog import N_CHANNELS
 
 #: Version of the layout described above; raised when an older reader could misunderstand a newer file.
 FORMAT = 1
@@ -47,6 +49,8 @@ def save(model: MixtureModel, path: str | Path) -> None:
             arrays[f"components.{i}.parts.{j}.weights"] = part.weights
             arrays[f"components.{i}.parts.{j}.deformation"] = part.deformation
         components.append({"bias": component.bias, "anchors": [part.anchor for part in component.parts]})
+    if model.codebooks is not None:
+        arrays["codebooks"] = model.codebooks.words
     description = {
         "format": FORMAT,
         "kind": _KIND,
@@ -75,8 +79,8 @@ def load(path: str | Path) -> DPMDetector:
     if Path(path).suffix.lower() == ".mat":
         from visionkl.interop.voc_dpm import read_voc_dpm  # SciPy's reader takes long to import
 
-        return DPMDetector(read_voc_dpm(path))
-    return DPMDetector(read_model(path))
+        return DPMDetector.from_model(read_voc_dpm(path))
+    return DPMDetector.from_model(read_model(path))
 
 
 def read_model(path: str | Path) -> MixtureModel:
@@ -129,7 +133,11 @@ def _model(settings: dict[str, Any], arrays: Arrays) -> MixtureModel:
             )
         )
     fields = ("label", "cell_size", "interval", "extra_octave", "threshold", "max_displacement", "notes")
-    return MixtureModel(components=tuple(components), **{name: settings[name] for name in fields})
+    return MixtureModel(
+        components=tuple(components),
+        codebooks=Codebooks(arrays["codebooks"], N_CHANNELS) if "codebooks" in arrays else None,
+        **{name: settings[name] for name in fields},
+    )
 
 
 __all__ = ["FORMAT", "load", "read_model", "save"]

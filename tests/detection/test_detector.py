@@ -59,7 +59,7 @@ def test_published_models_find_what_the_original_program_finds(realdata, name, p
     expected = np.reshape(reference["regressed_boxes_after_nms_0.5"], (-1, 5))
     np.testing.assert_allclose(to_voc(regressed[keep]), expected[:, :4], atol=1e-3)
 
-    found = DPMDetector(model).detect(image, threshold=-1.0)
+    found = DPMDetector.from_model(model).detect(image, threshold=-1.0)
     np.testing.assert_allclose(to_voc(found.boxes), expected[:, :4], atol=1e-3)
     np.testing.assert_allclose(found.scores, expected[:, 4], atol=1e-4)
     assert found.labels == (model.label,) * len(expected)
@@ -69,7 +69,7 @@ def test_published_models_find_what_the_original_program_finds(realdata, name, p
 def test_detectors_together_find_what_each_finds_alone(realdata):
     """Different paddings and octaves share one pyramid."""
     folder = realdata / "voc_dpm_models"
-    detectors = [DPMDetector(read_voc_dpm(folder / f"{name}.mat")) for name in MODELS]
+    detectors = [DPMDetector.from_model(read_voc_dpm(folder / f"{name}.mat")) for name in MODELS]
     image = read_image(folder / "000061.png")
     together = detect_all(detectors, image, threshold=-0.95)
     assert len(together) > 5
@@ -97,7 +97,7 @@ def planted_picture() -> tuple[np.ndarray, MixtureModel, tuple[int, int, int, in
 
 def test_finds_a_planted_object_where_it_is():
     image, model, box = planted_picture()
-    found = DPMDetector(model).detect(image)
+    found = DPMDetector.from_model(model).detect(image)
     assert len(found) == 1
     np.testing.assert_allclose(found.boxes[0], box, atol=1)
     assert found.parts.shape == (1, 0, 4)
@@ -111,8 +111,8 @@ def test_a_mirrored_picture_gives_mirrored_boxes():
         interval=4,
         threshold=model.threshold,
     )
-    found = DPMDetector(both).detect(image)
-    mirrored = DPMDetector(both).detect(image[:, ::-1])
+    found = DPMDetector.from_model(both).detect(image)
+    mirrored = DPMDetector.from_model(both).detect(image[:, ::-1])
     assert found.components.tolist() == [0]
     assert mirrored.components.tolist() == [1]
     np.testing.assert_allclose(
@@ -122,7 +122,7 @@ def test_a_mirrored_picture_gives_mirrored_boxes():
 
 def test_boxes_stay_inside_and_come_best_first(model):
     image = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)
-    found = DPMDetector(model).detect(image, threshold=-2.0)
+    found = DPMDetector.from_model(model).detect(image, threshold=-2.0)
     assert len(found) > 3
     assert (found.boxes >= 0).all()
     assert (found.boxes <= [90, 70, 90, 70]).all()
@@ -134,9 +134,9 @@ def test_boxes_stay_inside_and_come_best_first(model):
 
 @pytest.mark.parametrize("shape", [(1, 1), (10, 300), (20, 20)])
 def test_pictures_smaller_than_a_filter_are_no_problem(model, shape):
-    found = DPMDetector(model).detect(np.zeros(shape, np.uint8), threshold=-5.0)
+    found = DPMDetector.from_model(model).detect(np.zeros(shape, np.uint8), threshold=-5.0)
     assert (found.boxes[:, 2:] <= [shape[1], shape[0]]).all()
-    assert len(DPMDetector(model).detect(np.zeros(shape, np.uint8), threshold=5.0)) == 0
+    assert len(DPMDetector.from_model(model).detect(np.zeros(shape, np.uint8), threshold=5.0)) == 0
 
 
 def test_reads_a_picture_by_its_path(model, tmp_path):
@@ -144,7 +144,7 @@ def test_reads_a_picture_by_its_path(model, tmp_path):
 
     image = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)
     Image.fromarray(image).save(tmp_path / "a.png")
-    detector = DPMDetector(model)
+    detector = DPMDetector.from_model(model)
     assert detector.detect(str(tmp_path / "a.png"), threshold=-2) == detector.detect(image, threshold=-2)
 
 
@@ -155,6 +155,9 @@ def test_no_detectors_is_a_mistake():
 
 def test_detectors_of_different_kinds_work_side_by_side():
     image = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)
-    a, b = DPMDetector(random_model(0)), DPMDetector(random_model(1, interval=5, extra_octave=True))
+    a, b = (
+        DPMDetector.from_model(random_model(0)),
+        DPMDetector.from_model(random_model(1, interval=5, extra_octave=True)),
+    )
     together = detect_all([a, b], image, threshold=-2.0)
     assert len(together) == len(a.detect(image, threshold=-2.0)) + len(b.detect(image, threshold=-2.0))

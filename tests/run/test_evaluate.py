@@ -123,7 +123,7 @@ def test_the_command_and_the_function_agree(devkit, capsys):
 
     code, out, _ = run(capsys, *MODELS, *DATA, "--json", "--quiet")
     assert code == 0
-    detectors = {label: DPMDetector(make_model(label)) for label in ("cross", "ring")}
+    detectors = {label: DPMDetector.from_model(make_model(label)) for label in ("cross", "ring")}
     result = evaluate_voc(detectors, VOC(".", split="val"))
     document = json.loads(out)
     for key, value in result.to_dict().items():

@@ -7,20 +7,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.coding.hog_codes import encode_pyramid
 from visionkl.core.errors import UsageError
 from visionkl.core.image import read_image
 from visionkl.core.types import Detections
 from visionkl.detection.boxes import filter_boxes, regress_boxes
 from visionkl.detection.matching import Matcher
 from visionkl.detection.model import MixtureModel
+from visionkl.detection.settings import TrainingSettings
 from visionkl.detection.suppress import suppress
+from visionkl.features.hog import N_CHANNELS
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
+
+if TYPE_CHECKING:
+    from visionkl.coding.pq import ProductQuantizer
+    from visionkl.datasets.base import Dataset
 
 Picture = npt.ArrayLike | str | Path
 
@@ -30,19 +39,75 @@ class DPMDetector:
 
     Parameters
     ----------
-    model : MixtureModel
+    coding : ProductQuantizer or None, optional
+        How HOG cells become codes. None trains and searches on plain cells. By default `n_blocks` and
+        `n_codewords` of the settings count.
+    n_jobs : int, optional
+        Processes for training; all usable cores by default.
+    **settings
+        Anything of `visionkl.detection.settings.TrainingSettings`: `n_components=3`, `n_parts=8`, ...
 
     Attributes
     ----------
+    model : MixtureModel
+        What was learned, or given to `from_model`.
     label : str
         The class it finds.
     threshold : float
         Score above which it reports by default.
     """
 
-    def __init__(self, model: MixtureModel) -> None:
-        self.model = model
-        self._matcher = Matcher(model)
+    def __init__(
+        self,
+        *,
+        coding: ProductQuantizer | Literal["default"] | None = "default",
+        n_jobs: int | None = None,
+        **settings: Any,
+    ) -> None:
+        self.coding = coding
+        self.n_jobs = n_jobs
+        self.settings = training_settings(coding, settings)
+        self._matcher: Matcher | None = None
+
+    @classmethod
+    def from_model(cls, model: MixtureModel) -> DPMDetector:
+        """Make a detector of a model that is there already."""
+        detector = cls()
+        detector._matcher = Matcher(model)
+        return detector
+
+    def fit(self, dataset: Dataset, label: str) -> DPMDetector:
+        """Learn to find the objects of a class.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            With labelled boxes, such as `visionkl.VOC`. Pictures without the object are what it is told apart
+            from; where there are none, the surroundings of the objects are.
+        label : str
+            The class.
+
+        Returns
+        -------
+        DPMDetector
+            Itself.
+        """
+        from visionkl.detection.training import train
+
+        self._matcher = Matcher(train(dataset, label, self.settings, n_jobs=self.n_jobs))
+        return self
+
+    @property
+    def model(self) -> MixtureModel:
+        """What was learned."""
+        return self.matcher.model
+
+    @property
+    def matcher(self) -> Matcher:
+        """The model, ready for matching."""
+        if self._matcher is None:
+            raise UsageError("This DPMDetector has not been trained: call fit, or load a model.")
+        return self._matcher
 
     @property
     def label(self) -> str:
@@ -86,7 +151,7 @@ class DPMDetector:
         self, pyramid: FeaturePyramid, *, threshold: float, overlap: float, n_jobs: int | None
     ) -> Detections:
         """Find objects in a pyramid that has this model's cell size, interval, octaves and padding."""
-        placements = self._matcher.match(pyramid, threshold, n_jobs)
+        placements = self.matcher.match(pyramid, threshold, n_jobs)
         roots, parts = filter_boxes(self.model, pyramid, placements)
         boxes = regress_boxes(self.model, placements.components, roots, parts, pyramid.image_size)
         # A regression far from its training data may turn a box inside out: such a box is empty and is
@@ -108,7 +173,23 @@ class DPMDetector:
         save(self.model, path)
 
     def __repr__(self) -> str:
-        return f"<DPMDetector {self.model}>"
+        return f"<DPMDetector {self.model if self._matcher else 'not trained'}>"
+
+
+def training_settings(coding: Any, settings: Mapping[str, Any]) -> TrainingSettings:
+    """Put settings together with those that a quantiser stands for."""
+    names = [field.name for field in fields(TrainingSettings)]
+    for name in settings:
+        if name not in names:
+            raise UsageError(
+                f"DPMDetector has no parameter {name!r}; there are coding, n_jobs, {', '.join(names)}."
+            )
+    if isinstance(coding, str):
+        return TrainingSettings(**settings)
+    if coding is None:
+        return TrainingSettings(**{**settings, "n_blocks": 0})
+    n_blocks, _ = coding.blocks(N_CHANNELS)
+    return TrainingSettings(**{**settings, "n_blocks": n_blocks, "n_codewords": coding.n_codewords})
 
 
 def detect_all(
@@ -141,8 +222,17 @@ def detect_all(
             extra_octave=extra_octave,
             n_jobs=n_jobs,
         )
+        coded: dict[bytes, FeaturePyramid] = {}  # detectors with the same codewords share the codes, too
         for detector in alike:
-            own = pyramid if detector.model.extra_octave == extra_octave else pyramid.from_level(interval)
+            own = pyramid
+            books = detector.model.codebooks
+            if books is not None:
+                words = books.words.tobytes()
+                if words not in coded:
+                    coded[words] = encode_pyramid(pyramid, books, n_jobs)
+                own = coded[words]
+            if detector.model.extra_octave != extra_octave:
+                own = own.from_level(interval)
             found[detector] = detector.detect_in(
                 own.framed(detector.model.padding),
                 threshold=detector.threshold if threshold is None else threshold,

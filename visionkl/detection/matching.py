@@ -11,7 +11,9 @@ published models' rules.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ import numpy.typing as npt
 from visionkl.backend.cpu.matching import add_parts
 from visionkl.backend.threads import run_tasks
 from visionkl.detection.distance import place_parts, transform_parts
-from visionkl.detection.filters import DenseFilters
+from visionkl.detection.filters import DenseFilters, TableFilters
 from visionkl.detection.model import N_SCALE_BIASES, MixtureModel
 from visionkl.features.pyramid import FeaturePyramid
 
@@ -50,8 +52,13 @@ class Placements:
         return len(self.scores)
 
 
+#: Chooses placements on a level from its number and its scores `(n_components, rows, cols)`: returns the
+#: components `(n,)` and the roots' places `(n, 2)`.
+Choice = Callable[[int, npt.NDArray[np.float32]], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+
+
 class Matcher:
-    """A model made ready for matching.
+    """A model made ready for matching: on codes if the model has codebooks, and else on plain cells.
 
     Parameters
     ----------
@@ -61,8 +68,15 @@ class Matcher:
     def __init__(self, model: MixtureModel) -> None:
         self.model = model
         parts = [part for component in model.components for part in component.parts]
-        self._roots = DenseFilters([component.root for component in model.components], together=True)
-        self._parts = DenseFilters([part.weights for part in parts])
+        roots = [component.root for component in model.components]
+        self._roots: DenseFilters | TableFilters
+        self._parts: DenseFilters | TableFilters
+        if model.codebooks is None:
+            self._roots = DenseFilters(roots, together=True)
+            self._parts = DenseFilters([part.weights for part in parts])
+        else:
+            self._roots = TableFilters(roots, model.codebooks, dtype="int16")
+            self._parts = TableFilters([part.weights for part in parts], model.codebooks, dtype="int16")
         self._costs = [np.stack([parts[i].deformation for i in group]) for group in self._parts.groups]
         self._smallest = tuple(np.min(model.filter_shapes, axis=0))
         self._wiring = self._wire_parts()
@@ -91,8 +105,27 @@ class Matcher:
 
         At each place of a root, only the best component's.
         """
+
+        def choose(
+            level: int, scores: npt.NDArray[np.float32]
+        ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+            roots = np.argwhere(scores.max(axis=0) > threshold)
+            return scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0), roots
+
+        return self.place(pyramid, choose, n_jobs=n_jobs)
+
+    def place(
+        self,
+        pyramid: FeaturePyramid,
+        choose: Choice,
+        levels: Iterable[int] | None = None,
+        n_jobs: int | None = None,
+    ) -> Placements:
+        """Score levels, all that may hold a root by default, and place the parts of what is chosen there."""
         found = run_tasks(
-            lambda level: self._match_level(pyramid, level, threshold), self.root_levels(pyramid), n_jobs
+            lambda level: self._place_on_level(pyramid, level, choose),
+            self.root_levels(pyramid) if levels is None else levels,
+            n_jobs,
         )
         none = Placements(*(np.zeros(shape, dtype) for shape, dtype in self._empty()))
         return Placements(
@@ -158,11 +191,9 @@ class Matcher:
                 scores[number, : own.shape[0], : own.shape[1]] = own
         return scores, responses
 
-    def _match_level(self, pyramid: FeaturePyramid, level: int, threshold: float) -> Placements:
+    def _place_on_level(self, pyramid: FeaturePyramid, level: int, choose: Choice) -> Placements:
         scores, responses = self._score_level(pyramid, level)
-        best = scores.max(axis=0)
-        roots = np.argwhere(best > threshold)
-        components = scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0)
+        components, roots = choose(level, scores)
         parts = np.full((len(roots), self.model.n_parts, 2), -1, np.int64)
         for number in np.unique(components):
             mine = np.nonzero(components == number)[0]
@@ -178,10 +209,14 @@ class Matcher:
                 )
                 parts[mine[:, None], own.slots] = placed.reshape(len(mine), n, 2)
         return Placements(
-            best[roots[:, 0], roots[:, 1]], components, np.full(len(roots), level, np.int64), roots, parts
+            scores[components, roots[:, 0], roots[:, 1]],
+            components,
+            np.full(len(roots), level, np.int64),
+            roots,
+            parts,
         )
 
-    def _places(self, level: npt.NDArray[np.float32]) -> tuple[int, int]:
+    def _places(self, level: npt.NDArray[Any]) -> tuple[int, int]:
         """Places on a level: as many as the smallest filter has."""
         return max(level.shape[0] - self._smallest[0] + 1, 0), max(level.shape[1] - self._smallest[1] + 1, 0)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_number
 from visionkl.features.hog import N_CHANNELS, mirror
@@ -121,6 +122,8 @@ class MixtureModel:
         Score above which placements count as detections by default.
     max_displacement : int or None
         How many cells a part may move in each direction; None is without bound.
+    codebooks : Codebooks, optional
+        Codewords of HOG cells: with them, pictures are searched on codes; without, on plain cells.
     notes : dict, optional
         Anything worth keeping about where the model comes from; JSON values.
     """
@@ -132,6 +135,7 @@ class MixtureModel:
     extra_octave: bool = False
     threshold: float = 0.0
     max_displacement: int | None = 4
+    codebooks: Codebooks | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,6 +145,11 @@ class MixtureModel:
             raise DataError(f"the model of {self.label!r} has no components.")
         check_number("MixtureModel", "cell_size", self.cell_size, low=4, integer=True)
         check_number("MixtureModel", "interval", self.interval, low=1, integer=True)
+        if self.codebooks is not None and self.codebooks.n_features != N_CHANNELS:
+            raise DataError(
+                f"the codebooks of a model are for cells of {N_CHANNELS} numbers, "
+                f"not of {self.codebooks.n_features}."
+            )
         if self.max_displacement is not None:
             check_number("MixtureModel", "max_displacement", self.max_displacement, low=0, integer=True)
 
