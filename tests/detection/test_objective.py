@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from tests.detection.conftest import random_model
+from visionkl.coding.codebooks import Codebooks
 from visionkl.detection.matching import Matcher, Placements
+from visionkl.detection.mining import sorted_by_root
 from visionkl.detection.model import MixtureModel
-from visionkl.detection.objective import HingeOracle
+from visionkl.detection.objective import PlacementRows, objective, solve
 from visionkl.detection.parameters import Parameters, with_mirrors, without_mirrors
-from visionkl.detection.samples import CodedCells, PlainCells, Samples, collect_samples
+from visionkl.detection.samples import Samples, collect_samples
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
 
 IMAGE = np.random.default_rng(5).integers(0, 256, (90, 110, 3)).astype(np.uint8)
@@ -30,7 +32,7 @@ def placements(model, pyramid) -> Placements:
     return Matcher(model).match(pyramid, -2.0)
 
 
-def as_codes(pyramid: FeaturePyramid, n_blocks: int) -> tuple[FeaturePyramid, FeaturePyramid, np.ndarray]:
+def as_codes(pyramid: FeaturePyramid, n_blocks: int) -> tuple[FeaturePyramid, FeaturePyramid, Codebooks]:
     """The pyramid as codes of a small random codebook, as the cells they stand for, and the codebook."""
     codebooks = np.random.default_rng(0).random((n_blocks, 16, 32 // n_blocks), np.float32)
     codes, cells = [], []
@@ -42,7 +44,11 @@ def as_codes(pyramid: FeaturePyramid, n_blocks: int) -> tuple[FeaturePyramid, Fe
             np.stack([codebooks[m][code[..., m]] for m in range(n_blocks)], axis=2).reshape(level.shape)
         )
     settings = (pyramid.scales, pyramid.cell_size, pyramid.interval, pyramid.padding, pyramid.image_size)
-    return FeaturePyramid(tuple(codes), *settings), FeaturePyramid(tuple(cells), *settings), codebooks
+    return (
+        FeaturePyramid(tuple(codes), *settings),
+        FeaturePyramid(tuple(cells), *settings),
+        Codebooks(codebooks),
+    )
 
 
 def test_a_vector_gives_back_its_model(model):
@@ -68,46 +74,65 @@ def test_features_times_parameters_is_the_score(model, pyramid, n_blocks):
     assert len(set(placements.components.tolist())) >= 3
     samples = collect_samples(model, source, placements, picture=7)
     parameters = Parameters(without_mirrors(model))
-    nothing = [some[np.zeros(len(some), bool)] for some in samples]
-    oracle = HingeOracle(parameters, samples, nothing, 1.0, codebooks)
-    margins = oracle.margins(parameters.vector(without_mirrors(model)))
+    rows = PlacementRows(parameters, samples, codebooks)
+    scores = rows.scores(parameters.vector(without_mirrors(model)))
     expected = np.concatenate([placements.scores[placements.components == c] for c in range(4)])
-    np.testing.assert_allclose(margins, expected, atol=2e-3)
+    np.testing.assert_allclose(scores, expected, atol=2e-3)
     assert (samples[0].keys[:, 0] == 7).all()
 
 
-def test_the_gradient_is_the_slope(model, pyramid, placements):
+@pytest.mark.parametrize("n_blocks", [None, 2])
+def test_sums_of_samples_are_those_of_their_features(model, pyramid, n_blocks):
+    """`combine` is the transpose of `scores`, also for a part of the rows."""
+    source, cells, codebooks = (pyramid, pyramid, None) if n_blocks is None else as_codes(pyramid, n_blocks)
+    samples = collect_samples(model, source, Matcher(model).match(cells, -2.0), picture=0)
+    parameters = Parameters(without_mirrors(model))
+    rows = PlacementRows(parameters, samples, codebooks)
+    rng = np.random.default_rng(0)
+    first, last = rows.n_rows // 5, rows.n_rows - rows.n_rows // 7
+    shares = rng.normal(size=(2, last - first))
+    combined = rows.combine(shares, first)
+    for _ in range(3):
+        v = rng.normal(size=parameters.size)
+        np.testing.assert_allclose(combined @ v, shares @ rows.scores(v)[first:last], rtol=1e-3, atol=0.05)
+
+
+def test_placements_with_one_root_count_once(model, pyramid, placements):
+    """Of several placements with the same root, the objective sees the best one."""
     samples = collect_samples(model, pyramid, placements, picture=0)
     parameters = Parameters(without_mirrors(model))
-    rng = np.random.default_rng(0)
-    sides = [rng.random(len(some)) < 0.3 for some in samples]
-    oracle = HingeOracle(
-        parameters,
-        [some[side] for some, side in zip(samples, sides, strict=True)],
-        [some[~side] for some, side in zip(samples, sides, strict=True)],
-        0.1,
-        None,
-    )
     vector = parameters.vector(without_mirrors(model))
-    loss, gradient = oracle(vector)
-    for _ in range(5):
-        direction = rng.normal(size=vector.shape)
-        step = 1e-5
-        slope = (oracle(vector + step * direction)[0] - oracle(vector - step * direction)[0]) / (2 * step)
-        assert slope == pytest.approx(gradient @ direction, rel=0.02, abs=0.05)
-    assert loss == pytest.approx(0.1 * np.maximum(1 - oracle.margins(vector), 0).sum(), rel=1e-5)
+    positives = [some[:5] for some in samples]
+    negatives = [sorted_by_root(some[5:]) for some in samples]
+    twice = [sorted_by_root(Samples.join([some, some])) for some in negatives]
+    once = objective(parameters, vector, positives, negatives, None, 0.1)
+    assert objective(parameters, vector, positives, twice, None, 0.1) == pytest.approx(once)
+    scores = PlacementRows(parameters, positives, None).scores(vector)
+    alone = 0.5 * parameters.regularisation() @ vector**2
+    losses = np.maximum(1 - scores, 0).sum()
+    losses += np.maximum(1 + PlacementRows(parameters, negatives, None).scores(vector), 0).sum()
+    assert once == pytest.approx(alone + 0.1 * losses, rel=1e-5)
 
 
-def test_coded_and_decoded_cells_agree():
+def test_the_solution_is_better_than_its_neighbours(model, pyramid, placements):
+    samples = collect_samples(model, pyramid, placements, picture=0)
     rng = np.random.default_rng(0)
-    codebooks = rng.normal(size=(2, 300, 16)).astype(np.float32)
-    codes = rng.integers(0, 300, (5 * 2, 40)).astype(np.uint16)
-    decoded = np.concatenate([codebooks[row % 2][codes[row]] for row in range(10)], axis=1)
-    coded, plain = CodedCells(codes, codebooks), PlainCells(np.ascontiguousarray(decoded.T))
-    weights = rng.normal(size=(5, 32)).astype(np.float32)
-    np.testing.assert_allclose(coded.scores(weights), plain.scores(weights), atol=1e-3)
-    shares = rng.normal(size=40).astype(np.float32)
-    np.testing.assert_allclose(coded.total(shares), plain.total(shares), atol=1e-3)
+    sides = [rng.random(len(some)) < 0.1 for some in samples]
+    positives = [some[side] for some, side in zip(samples, sides, strict=True)]
+    negatives = [sorted_by_root(some[~side]) for some, side in zip(samples, sides, strict=True)]
+    parameters = Parameters(without_mirrors(model))
+    start = parameters.vector(without_mirrors(model))
+    result = solve(parameters, start, positives, negatives, None, cost=0.01, tol=1e-3, max_passes=500)
+    assert result.converged
+    assert (result.v >= parameters.lower_bounds()).all()
+    best = objective(parameters, result.v, positives, negatives, None, 0.01)
+    assert best < objective(parameters, start, positives, negatives, None, 0.01)
+    for _ in range(10):
+        other = np.maximum(
+            result.v + 0.01 * rng.normal(size=start.shape) * np.abs(result.v).mean(),
+            parameters.lower_bounds(),
+        )
+        assert objective(parameters, other, positives, negatives, None, 0.01) > best * (1 - 2e-3)
 
 
 def test_samples_know_what_is_new(model, pyramid, placements):

@@ -2,9 +2,13 @@
 
     ½ Σ_j r_j v_j²  +  C Σ_i max(0, 1 - y_i ⟨v, φ_i⟩)
 
-over positive samples, whose placements were chosen by the model so far, and negative ones, mined from
-pictures without the object. `HingeOracle` gives the second sum and its gradient; the vector v and the
-multipliers r are those of `visionkl.detection.parameters`.
+over positive samples, whose placements were chosen by the model so far, and negative ones, mined from the
+background. Several placements of a component with the same root are one negative sample, whose score is that
+of the best. The vector v and the multipliers r are those of `visionkl.detection.parameters`.
+
+`PlacementRows` shows samples to the solver as rows of a matrix that is never made: a component's samples are
+codes or plain cells, with the deformations and biases beside them. On codes, scores come from tables, and the
+sum of many samples is a histogram of codes that is decoded once (METHODS §6, delayed expansion).
 """
 
 from __future__ import annotations
@@ -14,100 +18,199 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.detection.parameters import (
-    BIAS_GAIN,
-    Parameters,
-    Vector,
-    mirror_cells,
-)
-from visionkl.detection.samples import Cells, Codebooks, CodedCells, PlainCells, Samples
+from visionkl.coding.codebooks import Codebooks
+from visionkl.detection.model import N_SCALE_BIASES
+from visionkl.detection.parameters import BIAS_GAIN, Parameters, Vector, mirror_cells
+from visionkl.detection.samples import Samples
+from visionkl.features.hog import N_CHANNELS
+from visionkl.solvers.bundle import BundleResult, minimise
+from visionkl.solvers.losses import Risk
+from visionkl.solvers.metrics import DiagonalMetric
+from visionkl.solvers.rows import CodedRows, DenseRows, Rows
 
 # Of a mirrored component, the shared vector sees displacements to the left as displacements to the right.
 _SIGNS = np.array([[1, 1, 1, 1], [1, -1, 1, 1]], np.float64)
 
 
-class HingeOracle:
-    """The hinge loss of samples of a mixture, and its gradient.
+def solve(
+    parameters: Parameters,
+    start: Vector,
+    positives: Sequence[Samples],
+    negatives: Sequence[Samples],
+    codebooks: Codebooks | None,
+    *,
+    cost: float,
+    tol: float,
+    max_passes: int,
+    n_jobs: int | None = None,
+) -> BundleResult:
+    """Minimise the objective over the samples of each model component.
+
+    The result's values are the objective divided by `cost` times the number of samples.
+    """
+    risk = _risk(parameters, positives, negatives, codebooks, n_jobs)
+    return minimise(
+        risk,
+        DiagonalMetric(parameters.regularisation()),
+        regularisation=1 / (cost * len(risk.labels)),
+        lower=parameters.lower_bounds(),
+        start=start,
+        tol=tol,
+        max_passes=max_passes,
+        n_jobs=n_jobs,
+    )
+
+
+def objective(
+    parameters: Parameters,
+    vector: Vector,
+    positives: Sequence[Samples],
+    negatives: Sequence[Samples],
+    codebooks: Codebooks | None,
+    cost: float,
+    n_jobs: int | None = None,
+) -> float:
+    """Return the value of the objective at a vector."""
+    risk = _risk(parameters, positives, negatives, codebooks, n_jobs)
+    losses = len(risk.labels) * risk.loss(risk.scores(vector))
+    return 0.5 * float(parameters.regularisation() @ vector**2) + cost * losses
+
+
+def _risk(
+    parameters: Parameters,
+    positives: Sequence[Samples],
+    negatives: Sequence[Samples],
+    codebooks: Codebooks | None,
+    n_jobs: int | None,
+) -> Risk:
+    rows = PlacementRows(parameters, [*positives, *negatives], codebooks, n_jobs=n_jobs)
+    n_positives = sum(map(len, positives))
+    groups = np.concatenate([np.arange(n_positives), n_positives + _groups(negatives)])
+    labels = np.where(np.arange(groups.max() + 1) < n_positives, 1, -1)
+    return Risk(rows, labels, bias=0.0, groups=groups)
+
+
+def _groups(negatives: Sequence[Samples]) -> npt.NDArray[np.intp]:
+    """Return the number of the sample that each row stands for; rows must be sorted by their roots."""
+    first: list[npt.NDArray[np.bool_]] = [np.zeros(0, bool)]
+    for samples in negatives:
+        new = np.ones(len(samples), bool)
+        new[1:] = (samples.keys[1:] != samples.keys[:-1]).any(axis=1)
+        first.append(new)
+    return np.cumsum(np.concatenate(first)) - 1
+
+
+class PlacementRows:
+    """Samples of all components as rows; see the head of this module.
 
     Parameters
     ----------
     parameters : Parameters
-    positives, negatives : sequence of Samples
-        One for each model component: learned component 0, its mirror image, learned component 1, ...
-    cost : float
-        C, the price of an error of size 1.
-    codebooks : ndarray or None
+    samples : sequence of Samples
+        For each model component in turn: learned component 0, its mirror image, learned component 1, ...;
+        then, if there are more, for each component again.
+    codebooks : Codebooks or None
         What the samples' codes stand for; None if they are plain cells.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
     """
 
     def __init__(
         self,
         parameters: Parameters,
-        positives: Sequence[Samples],
-        negatives: Sequence[Samples],
-        cost: float,
+        samples: Sequence[Samples],
         codebooks: Codebooks | None,
+        *,
+        n_jobs: int | None = None,
     ) -> None:
-        self.parameters = parameters
-        self.cost = cost
-        self._groups = [
-            _Group(parameters, number, sign, samples, codebooks)
-            for sign, side in ((1.0, positives), (-1.0, negatives))
-            for number, samples in enumerate(side)
-            if len(samples)
-        ]
+        self.dim = parameters.size
+        n_components = 2 * len(parameters.components)
+        self._blocks: list[_Block] = []
+        self.n_rows = 0
+        for number, some in enumerate(samples):
+            if len(some):
+                self._blocks.append(
+                    _Block(parameters, number % n_components, some, codebooks, self.n_rows, n_jobs)
+                )
+                self.n_rows += len(some)
 
-    def __call__(self, vector: Vector) -> tuple[float, Vector]:
-        """Return the loss at a vector, and a sub-gradient."""
-        loss = 0.0
-        gradient = np.zeros(self.parameters.size)
-        for group in self._groups:
-            margins = group.sign * group.scores(vector)
-            short = 1.0 - margins
-            wrong = short > 0
-            loss += float(short[wrong].sum(dtype=np.float64))
-            group.add_total(np.where(wrong, -group.sign * self.cost, 0.0).astype(np.float32), gradient)
-        return self.cost * loss, gradient
+    def scores(self, v: Vector) -> Vector:
+        """Return scores `(n_rows,)` of all samples."""
+        return np.concatenate([block.scores(v) for block in self._blocks])
 
-    def margins(self, vector: Vector) -> npt.NDArray[np.float64]:
-        """Return y_i ⟨v, φ_i⟩ of all samples; linear in the vector, which makes exact line searches cheap."""
-        return np.concatenate([group.sign * group.scores(vector) for group in self._groups])
+    def combine(self, shares: Vector, first: int = 0) -> Vector:
+        """Return sums `(k, dim)` of the samples `first, first + 1, ...` times `shares (k, m)`."""
+        total = np.zeros((len(shares), self.dim))
+        last = first + shares.shape[1]
+        for block in self._blocks:
+            low, high = max(first, block.first), min(last, block.first + block.n_rows)
+            if low < high:
+                block.add_total(shares[:, low - first : high - first], low - block.first, total)
+        return total
 
 
-class _Group:
-    """Samples of one model component on one side."""
+class _Block:
+    """Samples of one model component."""
 
     def __init__(
-        self, parameters: Parameters, number: int, sign: float, samples: Samples, codebooks: Codebooks | None
+        self,
+        parameters: Parameters,
+        number: int,
+        samples: Samples,
+        codebooks: Codebooks | None,
+        first: int,
+        n_jobs: int | None,
     ) -> None:
-        self.sign = sign
+        self.first, self.n_rows = first, len(samples)
         self._component = parameters.components[number // 2]
-        self._block = parameters.blocks[number // 2]
+        self._where = parameters.blocks[number // 2]
         self._flipped = number % 2 == 1
-        self._parameters = parameters
-        self._cells: Cells = (
-            PlainCells(samples.features) if codebooks is None else CodedCells(samples.features, codebooks)  # type: ignore[arg-type]
+        self._codebooks = codebooks
+        self._cells: Rows = (
+            DenseRows(samples.features, n_jobs=n_jobs)
+            if codebooks is None
+            else CodedRows(samples.features, codebooks.n_codewords, n_jobs=n_jobs)
         )
         dx, dy = samples.shifts[..., 0].astype(np.float64), samples.shifts[..., 1].astype(np.float64)
         deformations = -np.stack([dx**2, dx, dy**2, dy], axis=-1) * _SIGNS[int(self._flipped)]
-        self._deformations = deformations.reshape(len(samples), -1)
-        self._octaves = np.eye(3)[samples.octaves]
+        self._deformations = deformations.reshape(len(samples), 4 * samples.shifts.shape[1])
+        self._octaves = np.eye(N_SCALE_BIASES)[samples.octaves]
 
-    def scores(self, vector: Vector) -> npt.NDArray[np.float64]:
-        block = self._block
+    def scores(self, v: Vector) -> Vector:
+        where = self._where
+        weights = self._own(v[where.cells].reshape(-1, N_CHANNELS))
+        cells = weights if self._codebooks is None else tables_of(weights, self._codebooks)
         return (
-            self._cells.scores(self._own(vector[block.cells].reshape(-1, 32)))
-            + self._deformations @ vector[block.deformations]
-            + self._octaves @ vector[block.scale_bias]
-            + BIAS_GAIN * vector[block.bias]
+            self._cells.scores(cells.reshape(-1).astype(np.float64))
+            + self._deformations @ v[where.deformations]
+            + self._octaves @ v[where.scale_bias]
+            + BIAS_GAIN * v[where.bias]
         )
 
-    def add_total(self, shares: npt.NDArray[np.float32], gradient: Vector) -> None:
-        block = self._block
-        gradient[block.cells] += self._own(self._cells.total(shares)).reshape(-1)
-        gradient[block.deformations] += shares @ self._deformations
-        gradient[block.scale_bias] += shares @ self._octaves
-        gradient[block.bias] += BIAS_GAIN * float(shares.sum(dtype=np.float64))
+    def add_total(self, shares: Vector, first: int, total: Vector) -> None:
+        where, rows = self._where, np.s_[first : first + shares.shape[1]]
+        for k, cells in enumerate(self._cells.combine(shares, first)):
+            weights = (
+                cells.reshape(-1, N_CHANNELS) if self._codebooks is None else decoded(cells, self._codebooks)
+            )
+            total[k, where.cells] += self._own(weights).reshape(-1)
+        total[:, where.deformations] += shares @ self._deformations[rows]
+        total[:, where.scale_bias] += shares @ self._octaves[rows]
+        total[:, where.bias] += BIAS_GAIN * shares.sum(axis=1)
 
     def _own(self, cells: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         return mirror_cells(self._component, cells) if self._flipped else cells
+
+
+def tables_of(weights: npt.NDArray[np.floating], books: Codebooks) -> npt.NDArray[np.float32]:
+    """Scores `(n_cells, n_blocks, n_codewords)` of all codewords under weights `(n_cells, 32)`."""
+    padded = np.zeros((len(weights), books.n_blocks * books.block_size), np.float32)
+    padded[:, :N_CHANNELS] = weights
+    blocks = padded.reshape(-1, books.n_blocks, books.block_size).transpose(1, 0, 2)
+    return np.ascontiguousarray((blocks @ books.words.transpose(0, 2, 1)).transpose(1, 0, 2))
+
+
+def decoded(histograms: npt.NDArray[np.floating], books: Codebooks) -> npt.NDArray[np.floating]:
+    """Return sums of cells `(n_cells, 32)`, given the histograms of their codes in one row."""
+    by_block = histograms.reshape(-1, books.n_blocks, books.n_codewords).transpose(1, 0, 2)
+    return (by_block @ books.words).transpose(1, 0, 2).reshape(by_block.shape[1], -1)[:, :N_CHANNELS]

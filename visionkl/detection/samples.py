@@ -1,99 +1,22 @@
 """Samples: placements of a component, stored as the features that the solver sees.
 
 A sample's features are the cells under its filters, its parts' displacements and the octave of its root.
-Cells are kept as product-quantiser codes, a few hundred bytes a sample, or as plain numbers, 32 times that.
-Learning never decodes: scores come from tables, and what the solver needs of many samples, a weighted sum of
-their features, is a histogram of codes that is decoded once (METHODS §6, delayed expansion).
+Cells are kept as product-quantiser codes, a few hundred bytes a sample, or as plain numbers, up to 128 times
+that. `visionkl.detection.objective` shows them to the solver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu.samples import add_scores, add_weights
 from visionkl.detection.matching import Placements
 from visionkl.detection.model import N_SCALE_BIASES, Component, MixtureModel
 from visionkl.detection.parameters import filters_of
-from visionkl.features.hog import N_CHANNELS
 from visionkl.features.pyramid import FeaturePyramid
-
-Weights = npt.NDArray[np.float32]
-Codebooks = npt.NDArray[np.float32]
-
-
-class Cells(Protocol):
-    """The cells of samples of one component, in one form or another."""
-
-    def scores(self, weights: Weights) -> npt.NDArray[np.float32]:
-        """Inner products `(n,)` with weights `(n_cells, 32)`."""
-        ...
-
-    def total(self, shares: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Sum of all samples' cells `(n_cells, 32)`, each times its share `(n,)`."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class CodedCells:
-    """Cells as codes.
-
-    Parameters
-    ----------
-    codes : ndarray of uint8 or uint16, shape (n_cells * n_blocks, n)
-    codebooks : ndarray of float32, shape (n_blocks, n_codewords, block_size)
-    """
-
-    codes: npt.NDArray[np.unsignedinteger]
-    codebooks: Codebooks
-
-    def scores(self, weights: Weights) -> npt.NDArray[np.float32]:
-        """Inner products `(n,)` with weights `(n_cells, 32)`."""
-        scores = np.zeros(self.codes.shape[1], np.float32)
-        add_scores(self.codes, code_tables(weights, self.codebooks), scores)
-        return scores
-
-    def total(self, shares: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Sum of all samples' cells `(n_cells, 32)`, each times its share `(n,)`."""
-        n_blocks, n_codewords, _ = self.codebooks.shape
-        tables = np.zeros((len(self.codes), n_codewords))
-        add_weights(self.codes, shares, tables)
-        by_block = tables.reshape(-1, n_blocks, n_codewords).transpose(1, 0, 2)
-        decoded = by_block @ self.codebooks
-        return decoded.transpose(1, 0, 2).reshape(len(self.codes) // n_blocks, N_CHANNELS)
-
-
-@dataclass(frozen=True, eq=False)
-class PlainCells:
-    """Cells as numbers.
-
-    Parameters
-    ----------
-    cells : ndarray of float32, shape (n_cells * 32, n)
-    """
-
-    cells: npt.NDArray[np.float32]
-
-    def scores(self, weights: Weights) -> npt.NDArray[np.float32]:
-        """Inner products `(n,)` with weights `(n_cells, 32)`."""
-        return weights.reshape(-1).astype(np.float32) @ self.cells
-
-    def total(self, shares: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Sum of all samples' cells `(n_cells, 32)`, each times its share `(n,)`."""
-        return (self.cells @ shares).reshape(-1, N_CHANNELS).astype(np.float64)
-
-
-def code_tables(weights: Weights, codebooks: Codebooks) -> Weights:
-    """Scores `(n_cells * n_blocks, n_codewords)` of all codewords under weights `(n_cells, 32)`."""
-    n_blocks, n_codewords, size = codebooks.shape
-    blocks = np.ascontiguousarray(weights, dtype=np.float32).reshape(-1, n_blocks, size).transpose(1, 0, 2)
-    return np.ascontiguousarray((blocks @ codebooks.transpose(0, 2, 1)).transpose(1, 0, 2)).reshape(
-        -1, n_codewords
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +25,8 @@ class Samples:
 
     Parameters
     ----------
-    features : ndarray, shape (n_features, n)
-        Codes (unsigned integers) or cells (float32), samples last.
+    features : ndarray, shape (n, n_features)
+        Codes (unsigned integers) or cells (float32): the root's, row by row, then each part's.
     shifts : ndarray of int16, shape (n, n_parts, 2)
         `(dx, dy)` of each part: placed minus anchor.
     octaves : ndarray of uint8, shape (n,)
@@ -120,13 +43,8 @@ class Samples:
     def __len__(self) -> int:
         return len(self.octaves)
 
-    def __getitem__(self, rows: npt.NDArray[np.generic]) -> Samples:
-        return Samples(
-            np.ascontiguousarray(self.features[:, rows]),
-            self.shifts[rows],
-            self.octaves[rows],
-            self.keys[rows],
-        )
+    def __getitem__(self, rows: slice | npt.NDArray[np.generic]) -> Samples:
+        return Samples(self.features[rows], self.shifts[rows], self.octaves[rows], self.keys[rows])
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +55,7 @@ class Samples:
     def join(many: Sequence[Samples]) -> Samples:
         """Put samples of one component together."""
         return Samples(
-            np.concatenate([samples.features for samples in many], axis=1),
+            np.concatenate([samples.features for samples in many]),
             np.concatenate([samples.shifts for samples in many]),
             np.concatenate([samples.octaves for samples in many]),
             np.concatenate([samples.keys for samples in many]),
@@ -149,7 +67,8 @@ class Samples:
         return np.array([row.tobytes() not in known for row in self._identities()], dtype=bool)
 
     def _identities(self) -> npt.NDArray[np.int32]:
-        return np.concatenate([self.keys, self.shifts.reshape(len(self), -1).astype(np.int32)], axis=1)
+        shifts = self.shifts.reshape(len(self), 2 * self.shifts.shape[1])
+        return np.concatenate([self.keys, shifts.astype(np.int32)], axis=1)
 
 
 def collect_samples(
@@ -177,11 +96,11 @@ def _collect(
     parts = placements.parts[mine, : len(component.parts)]
     depth = pyramid.levels[0].shape[2]
     shapes = [filter_.shape[:2] for filter_ in filters_of(component)]
-    features = np.empty((sum(h * w for h, w in shapes) * depth, len(mine)), pyramid.levels[0].dtype)
+    features = np.empty((len(mine), sum(h * w for h, w in shapes) * depth), pyramid.levels[0].dtype)
     for i in range(len(mine)):
         places = [(pyramid.levels[levels[i]], *roots[i])]
         places += [(pyramid.levels[levels[i] - pyramid.interval], *place) for place in parts[i]]
-        features[:, i] = np.concatenate(
+        features[i] = np.concatenate(
             [
                 level[row : row + h, col : col + w].reshape(-1)
                 for (level, row, col), (h, w) in zip(places, shapes, strict=True)

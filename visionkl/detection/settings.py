@@ -53,7 +53,7 @@ class TrainingSettings:
     training_interval: int = 5
     n_blocks: int = 2
     n_codewords: int = 256
-    cost: float = 0.002
+    cost: float = 0.01
     min_overlap: float = 0.7
     root_rounds: int = 3
     part_rounds: int = 4

@@ -1,18 +1,83 @@
-"""Training a detector (METHODS §10), from labelled pictures to a model."""
+"""Training a detector, from labelled pictures to a model (METHODS §10).
+
+The plan, step by step:
+
+1. *roots*: objects are grouped by aspect ratio, warped to the group's usual shape and turned to face the same
+   way; a linear classifier tells them from random windows. That gives one root filter a group, and with its
+   mirror image a pair of components.
+2. *mixture*: rounds of placing all roots on the objects anew (`visionkl.detection.latent`), mining hard
+   negatives (`visionkl.detection.mining`) and solving (`visionkl.detection.objective`). Each mining pass and
+   the solution after it is a step; when mining finds little that is new, the round ends early.
+3. *parts*: parts are put where the roots have most energy, and the rounds go on with them.
+4. *boxes*: a regression learns to predict objects' boxes from where root and parts lie.
+
+Before the first step come the codewords, learned from cells of all pictures, and the coded pyramids; both
+depend on nothing but the pictures and the settings, so they are made again when training is resumed. All
+else that a step needs is in the `TrainingState` that the step before returned: it can be saved, and going on
+from it ends in the same model.
+
+Passes over pictures are spread over processes, and their results come back in the order of the pictures: the
+model does not depend on the number of jobs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from visionkl.datasets.base import Dataset
-from visionkl.detection.model import MixtureModel
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.coding.codebooks import Codebooks
+from visionkl.coding.hog_codes import fit_cells
+from visionkl.core.errors import DataError
+from visionkl.core.image import read_image
+from visionkl.core.rng import stream
+from visionkl.datasets.base import Dataset, Example
+from visionkl.detection.boxes import learn_box_weights
+from visionkl.detection.initialise import facing, place_parts, warped_cells
+from visionkl.detection.latent import PlacedObjects, PlacingPass, place_objects
+from visionkl.detection.mining import (
+    MARGIN,
+    DrawingPass,
+    MiningPass,
+    draw_negatives,
+    mine_picture,
+    sorted_by_root,
+)
+from visionkl.detection.model import N_SCALE_BIASES, Component, MixtureModel
+from visionkl.detection.objective import PlacementRows, objective, solve
+from visionkl.detection.objects import TrainingData, collect
+from visionkl.detection.parameters import Parameters, with_mirrors, without_mirrors
+from visionkl.detection.pyramids import (
+    PlainPyramids,
+    Pyramids,
+    PyramidSettings,
+    code_pyramids,
+    sample_cells,
+)
 from visionkl.detection.samples import Samples
 from visionkl.detection.settings import TrainingSettings
-from visionkl.parallel.executor import Executor
+from visionkl.features.hog import N_CHANNELS, mirror
+from visionkl.parallel.executor import Executor, make_executor
+
+#: Score above which a trained detector shows what it finds, before validation tells better.
+_THRESHOLD = -0.5
+
+_RANDOM_NEGATIVES = 4000  # for each component
+_CACHE_SHARE = 0.1  # of the memory that training may use
+_DEFAULT_MEMORY = 2 << 30
+# Negatives that score lower than this have left the margin far behind and leave the cache.
+_SURE = -1.1
+# A round of mining that adds so small a part to the objective ends.
+_LITTLE_NEW = 0.02
+_TOLERANCE = 0.01
+_MAX_PASSES = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +115,13 @@ class Observer:
         return _nothing()
 
     def record(self, row: dict[str, Any]) -> None:
-        """Take the figures of a round."""
+        """Take the figures of a step."""
 
     def checkpoint(self, state: TrainingState) -> None:
         """Take the state after a step of the plan."""
+
+    def skip(self, example: Example, error: DataError) -> None:
+        """Take note of a picture that is left out, because it cannot be read."""
 
 
 class _NoStage:
@@ -64,6 +132,34 @@ class _NoStage:
 @contextmanager
 def _nothing() -> Iterator[Stage]:
     yield _NoStage()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the plan: the stage, the round of placing objects, and the pass of mining in it."""
+
+    stage: str
+    round: int = 0
+    mining: int = 0
+
+    def __str__(self) -> str:
+        if self.stage in ("roots", "boxes"):
+            return self.stage
+        return f"{self.stage}, round {self.round + 1}, mining {self.mining + 1}"
+
+
+def plan(settings: TrainingSettings) -> list[Step]:
+    """List all steps; some may be left out when mining finds little."""
+    stages = [("mixture", settings.root_rounds)]
+    if settings.n_parts:
+        stages.append(("parts", settings.part_rounds))
+    rounds = [
+        Step(stage, number, mining)
+        for stage, n_rounds in stages
+        for number in range(n_rounds)
+        for mining in range(settings.mining_rounds)
+    ]
+    return [Step("roots"), *rounds, *([Step("boxes")] if settings.box_regression else [])]
 
 
 def train(
@@ -78,5 +174,356 @@ def train(
     observer: Observer | None = None,
     state: TrainingState | None = None,
 ) -> MixtureModel:
-    """Train a model of a class."""
-    raise NotImplementedError
+    """Train a model of a class.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With labelled boxes.
+    label : str
+        The class.
+    settings : TrainingSettings, optional
+    n_jobs : int, optional
+        Processes; all usable cores by default.
+    executor : Executor, optional
+        Who makes the passes over pictures; processes of this machine by default.
+    folder : path, optional
+        Where to keep codes while training; a temporary folder by default.
+    max_memory : int, optional
+        Bytes that training may use, roughly; 2 GB by default. It bounds the cache of negatives.
+    observer : Observer, optional
+        Told how it goes.
+    state : TrainingState, optional
+        Go on from here instead of beginning anew; data and settings must be the same.
+
+    Returns
+    -------
+    MixtureModel
+    """
+    settings = settings or TrainingSettings()
+    observer = observer or Observer()
+    own_executor = executor is None
+    executor = executor or make_executor(n_jobs)
+    try:
+        with observer.stage("reading pictures", len(dataset)) as stage:
+            data = collect(dataset, label, settings, on_picture=stage.advance, on_skip=observer.skip)
+        with tempfile.TemporaryDirectory(prefix="codes-", dir=folder) as shards:
+            trainer = _Trainer(data, settings, executor, n_jobs, observer, max_memory or _DEFAULT_MEMORY)
+            trainer.prepare(Path(shards), state.model.codebooks if state else None)
+            return trainer.run(state)
+    finally:
+        if own_executor:
+            executor.close()
+
+
+class _Trainer:
+    """The steps of training on given data."""
+
+    pyramids: Pyramids
+
+    def __init__(
+        self,
+        data: TrainingData,
+        settings: TrainingSettings,
+        executor: Executor,
+        n_jobs: int | None,
+        observer: Observer,
+        max_memory: int,
+    ) -> None:
+        self.data = data
+        self.settings = settings
+        self.executor = executor
+        self.n_jobs = n_jobs
+        self.observer = observer
+        self.cache_bytes = int(_CACHE_SHARE * max_memory)
+        self.codebooks: Codebooks | None = None
+        self.taboo = [picture.all_boxes for picture in data.pictures]
+
+    # -- before the first step -------------------------------------------------------------------------------
+
+    def prepare(self, folder: Path, codebooks: Codebooks | None) -> None:
+        """Learn codewords, unless they are known, and code all pyramids; or nothing, for plain cells."""
+        settings, pictures = self.settings, self.data.pictures
+        how = PyramidSettings(settings.cell_size, settings.training_interval, self.data.padding)
+        if not settings.n_blocks:
+            self.pyramids = PlainPyramids(how, tuple(picture.path for picture in pictures))
+            return
+        if codebooks is None:
+            with self.observer.stage("learning codewords"):
+                cells = sample_cells(pictures, how, settings.seed, self.executor)
+                codebooks = _learn_codewords(cells, settings, self.n_jobs)
+        self.codebooks = codebooks
+        with self.observer.stage("coding pictures", len(pictures)) as stage:
+            self.pyramids = code_pyramids(pictures, how, codebooks, folder, self.executor, stage.advance)
+
+    # -- the plan --------------------------------------------------------------------------------------------
+
+    def run(self, state: TrainingState | None) -> MixtureModel:
+        """Go through the plan, from the beginning or from a state."""
+        steps = plan(self.settings)
+        while state is None or state.n_done < len(steps):
+            began = time.perf_counter()
+            step = steps[state.n_done if state else 0]
+            state, figures = self._take(step, state)
+            seconds = round(time.perf_counter() - began, 2)
+            self.observer.record({"step": str(step), "seconds": seconds, **figures})
+            self.observer.checkpoint(state)
+        return replace(
+            state.model, interval=self.settings.interval, notes={"trained_on": len(self.data.pictures)}
+        )
+
+    def _take(self, step: Step, state: TrainingState | None) -> tuple[TrainingState, dict[str, Any]]:
+        if state is None:
+            return self._start_roots()
+        if step.stage == "boxes":
+            return self._learn_boxes(state)
+        return self._mine_and_solve(step, state)
+
+    def _start_roots(self) -> tuple[TrainingState, dict[str, Any]]:
+        """Make a root for each group of objects from warped objects and random windows."""
+        data = self.data
+        components = tuple(Component(np.zeros((*root, N_CHANNELS), np.float32)) for root in data.roots)
+        model = self._model(with_mirrors(components))
+        with self.observer.stage("warping objects", len(data.objects)) as stage:
+            positives = self._warped_objects(stage.advance)
+        with self.observer.stage("drawing windows", len(data.pictures)) as stage:
+            n_windows = -(-_RANDOM_NEGATIVES // len(data.pictures))
+            drawing = DrawingPass(model, self.pyramids, self.taboo, self.settings.seed, n_windows)
+            negatives = self._gather(draw_negatives, drawing, range(len(data.pictures)), stage)
+        start = TrainingState(1, model, positives, tuple(map(sorted_by_root, negatives)))
+        return self._solve(start)
+
+    def _mine_and_solve(self, step: Step, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
+        figures: dict[str, Any] = {}
+        if step.stage == "parts" and step.round == step.mining == 0:
+            state = self._add_parts(state)
+        if step.mining == 0:
+            placed = self._place(state.model)
+            state = replace(state, positives=_joined([each.samples for each in placed], state.positives))
+            figures["placed"] = sum(len(each.rows) for each in placed)
+            if sum(map(len, state.negatives)):
+                state, _ = self._solve(state)
+        mined, hardness = self._mine(step, state.model)
+        share = np.inf
+        if sum(map(len, state.negatives)):
+            worth = self.settings.cost * float(np.maximum(hardness - MARGIN, 0).sum())
+            share = worth / self._objective(state)
+        state, n_new = self._extend_cache(state, mined)
+        figures |= {"mined": len(hardness), "new": n_new, "share_of_mined": round(share, 4)}
+        if share < _LITTLE_NEW:
+            return replace(state, n_done=state.n_done + self.settings.mining_rounds - step.mining), figures
+        state, more = self._solve(replace(state, n_done=state.n_done + 1))
+        return state, figures | more
+
+    def _mine(self, step: Step, model: MixtureModel) -> tuple[tuple[Samples, ...], npt.NDArray[np.float32]]:
+        """Search all pictures for hard negatives; returns them and all their scores."""
+        numbers = range(len(self.data.pictures))
+        found, scores = [], []
+        with self.observer.stage(f"mining ({step})", len(numbers)) as stage:
+            context = MiningPass(model, self.pyramids, self.taboo)
+            for samples, hardness in self.executor.map(mine_picture, context, numbers):
+                found.append(samples)
+                scores.append(hardness)
+                stage.advance()
+        return _joined(found, found[0]), np.concatenate(scores)
+
+    def _learn_boxes(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
+        placed = self._place(state.model)
+        boxes = [
+            self.data.pictures[i].boxes[each.rows]
+            for i, each in zip(self.data.with_objects, placed, strict=True)
+        ]
+        sizes = [self.data.pictures[i].size for i in self.data.with_objects]
+        learned = learn_box_weights(
+            state.model,
+            np.concatenate([each.components for each in placed]),
+            np.concatenate([each.roots for each in placed]),
+            np.concatenate([each.parts for each in placed]),
+            np.repeat(sizes, list(map(len, boxes)), axis=0),
+            np.concatenate(boxes),
+        )
+        model = replace(state.model, components=learned)
+        return replace(state, n_done=state.n_done + 1, model=model), {"placed": sum(map(len, boxes))}
+
+    # -- pieces of steps -------------------------------------------------------------------------------------
+
+    def _model(self, components: Sequence[Component]) -> MixtureModel:
+        settings = self.settings
+        return MixtureModel(
+            self.data.label,
+            tuple(components),
+            cell_size=settings.cell_size,
+            interval=settings.training_interval,
+            threshold=_THRESHOLD,
+            codebooks=self.codebooks,
+        )
+
+    def _warped_objects(self, on_object: Callable[[], None]) -> tuple[Samples, ...]:
+        """Take samples of the objects that each component starts from, turned to face the same way."""
+        data, settings = self.data, self.settings
+        objects = data.objects
+        samples: list[Samples] = []
+        for number, (root, group) in enumerate(zip(data.roots, data.groups, strict=True)):
+            cells = []
+            for i in group:
+                picture, row = objects[i]
+                image = read_image(data.pictures[picture].path)
+                cells.append(warped_cells(image, data.pictures[picture].boxes[row], root, settings.cell_size))
+                on_object()
+            stacked = np.stack(cells)
+            turned = facing(stacked, stream(settings.seed, "facing", number))
+            stacked[turned] = mirror(stacked[turned])
+            keys = np.array([(objects[i][0], 0, objects[i][1], 0) for i in group], np.int32)
+            samples += [self._root_samples(stacked, keys), self._root_samples(stacked[:0], keys[:0])]
+        return tuple(samples)
+
+    def _root_samples(self, cells: npt.NDArray[np.float32], keys: npt.NDArray[np.int32]) -> Samples:
+        features = cells if self.codebooks is None else self.codebooks.encode(cells)
+        n = len(cells)
+        octave = min(1, N_SCALE_BIASES - 1)
+        return Samples(
+            features.reshape(n, int(np.prod(features.shape[1:]))),
+            np.zeros((n, 0, 2), np.int16),
+            np.full(n, octave, np.uint8),
+            keys,
+        )
+
+    def _add_parts(self, state: TrainingState) -> TrainingState:
+        settings = self.settings
+        components = tuple(
+            replace(component, parts=place_parts(component.root, settings.n_parts, settings.part_size))
+            for component in without_mirrors(state.model)
+        )
+        model = replace(state.model, components=with_mirrors(components))
+        # Samples without parts are of no use any more.
+        nothing = _no_samples(model, state.negatives[0].features.dtype, self.codebooks)
+        return replace(state, model=model, positives=nothing, negatives=nothing)
+
+    def _place(self, model: MixtureModel) -> list[PlacedObjects]:
+        numbers = self.data.with_objects
+        boxes = [picture.boxes for picture in self.data.pictures]
+        context = PlacingPass(model, self.pyramids, boxes, self.settings.min_overlap)
+        placed = []
+        with self.observer.stage("placing objects", len(numbers)) as stage:
+            for one in self.executor.map(place_objects, context, numbers):
+                placed.append(one)
+                stage.advance()
+        if not any(len(one.rows) for one in placed):
+            raise DataError(
+                f"not one object of {self.data.label!r} could be placed with an overlap of "
+                f"{self.settings.min_overlap:g}; give objects that are larger, or a smaller min_overlap."
+            )
+        return placed
+
+    def _gather(
+        self,
+        function: Callable[[Any, int], list[Samples]],
+        context: DrawingPass,
+        numbers: Sequence[int],
+        stage: Stage,
+    ) -> tuple[Samples, ...]:
+        found = []
+        for samples in self.executor.map(function, context, numbers):
+            found.append(samples)
+            stage.advance()
+        return _joined(found, found[0])
+
+    def _extend_cache(self, state: TrainingState, mined: Sequence[Samples]) -> tuple[TrainingState, int]:
+        """Add what is new to the cache; if it does not fit, the hardest stay."""
+        new = [some[some.new_to(cached)] for some, cached in zip(mined, state.negatives, strict=True)]
+        cache = tuple(
+            sorted_by_root(Samples.join([cached, some]))
+            for cached, some in zip(state.negatives, new, strict=True)
+        )
+        n_bytes = sum(samples.nbytes for samples in cache)
+        if n_bytes > self.cache_bytes:
+            scores = self._scores(state.model, cache)
+            n_kept = int(sum(map(len, cache)) * self.cache_bytes / n_bytes)
+            lowest = np.sort(np.concatenate(scores))[-n_kept] if n_kept else np.inf
+            cache = tuple(samples[own >= lowest] for samples, own in zip(cache, scores, strict=True))
+        return replace(state, negatives=cache), sum(map(len, new))
+
+    def _solve(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
+        """Learn from all samples; negatives that the new model is sure of leave the cache."""
+        learned = without_mirrors(state.model)
+        parameters = Parameters(learned)
+        began = time.perf_counter()
+        result = solve(
+            parameters,
+            parameters.vector(learned),
+            state.positives,
+            state.negatives,
+            self.codebooks,
+            cost=self.settings.cost,
+            tol=_TOLERANCE,
+            max_passes=_MAX_PASSES,
+            n_jobs=self.n_jobs,
+        )
+        model = replace(state.model, components=with_mirrors(parameters.learned(result.v)))
+        n_negatives = sum(map(len, state.negatives))
+        n_samples = n_negatives + sum(map(len, state.positives))
+        figures = {
+            "positives": n_samples - n_negatives,
+            "negatives": n_negatives,
+            "cache_bytes": sum(samples.nbytes for samples in state.negatives),
+            "gap": round(result.gap, 5),
+            "passes": result.n_passes,
+            "solving_seconds": round(time.perf_counter() - began, 2),
+        }
+        scores = self._scores(model, state.negatives)
+        kept = tuple(samples[own > _SURE] for samples, own in zip(state.negatives, scores, strict=True))
+        state = replace(state, model=model, negatives=kept)
+        return state, figures | {"objective": round(self._objective(state), 5)}
+
+    def _objective(self, state: TrainingState) -> float:
+        parameters = Parameters(without_mirrors(state.model))
+        return objective(
+            parameters,
+            parameters.vector(without_mirrors(state.model)),
+            state.positives,
+            state.negatives,
+            self.codebooks,
+            self.settings.cost,
+            self.n_jobs,
+        )
+
+    def _scores(self, model: MixtureModel, samples: Sequence[Samples]) -> list[npt.NDArray[np.float64]]:
+        """Scores of samples, by component."""
+        parameters = Parameters(without_mirrors(model))
+        rows = PlacementRows(parameters, samples, self.codebooks, n_jobs=self.n_jobs)
+        ends = np.cumsum([len(some) for some in samples])[:-1]
+        return np.split(rows.scores(parameters.vector(without_mirrors(model))), ends)
+
+
+def _learn_codewords(
+    cells: npt.NDArray[np.float32], settings: TrainingSettings, n_jobs: int | None
+) -> Codebooks:
+    from visionkl.coding.pq import ProductQuantizer
+
+    quantizer = ProductQuantizer(
+        settings.n_codewords, n_blocks=settings.n_blocks, random_state=settings.seed, n_jobs=n_jobs
+    )
+    return fit_cells(quantizer, cells).books_
+
+
+def _joined(found: Sequence[Sequence[Samples]], like: Sequence[Samples]) -> tuple[Samples, ...]:
+    """Join what pictures gave, component by component; with no pictures, nothing of the same kind."""
+    nothing = [some[:0] for some in like]
+    return tuple(Samples.join(some) for some in zip(nothing, *found, strict=True))
+
+
+def _no_samples(
+    model: MixtureModel, dtype: npt.DTypeLike, codebooks: Codebooks | None
+) -> tuple[Samples, ...]:
+    from visionkl.detection.parameters import n_cells
+
+    depth = N_CHANNELS if codebooks is None else codebooks.n_blocks
+    return tuple(
+        Samples(
+            np.zeros((0, depth * n_cells(component)), dtype),
+            np.zeros((0, len(component.parts), 2), np.int16),
+            np.zeros(0, np.uint8),
+            np.zeros((0, 4), np.int32),
+        )
+        for component in model.components
+    )

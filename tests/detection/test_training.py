@@ -1,0 +1,162 @@
+"""Training end to end on a few generated pictures: it learns, it is repeatable, and it says what is wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from visionkl.core.errors import DataError, UsageError
+from visionkl.datasets.base import Dataset
+from visionkl.datasets.sample import make_sample_set
+from visionkl.datasets.voc import VOC
+from visionkl.detection.detector import DPMDetector
+from visionkl.detection.model import MixtureModel
+from visionkl.detection.objects import collect
+from visionkl.detection.settings import TrainingSettings
+from visionkl.detection.training import Observer, TrainingState, plan, train
+from visionkl.evaluation.voc import evaluate_voc
+
+QUICK = TrainingSettings(
+    n_components=1,
+    n_parts=2,
+    interval=4,
+    training_interval=3,
+    n_blocks=2,
+    n_codewords=64,
+    root_rounds=1,
+    part_rounds=2,
+    mining_rounds=2,
+)
+
+
+class Notebook(Observer):
+    """Keeps all it is told."""
+
+    def __init__(self) -> None:
+        self.states: list[TrainingState] = []
+        self.rows: list[dict] = []
+
+    def record(self, row):
+        self.rows.append(row)
+
+    def checkpoint(self, state):
+        self.states.append(state)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> VOC:
+    devkit = make_sample_set(tmp_path_factory.mktemp("sample"), n_train=36, n_test=8, n_jobs=1)
+    return VOC(devkit, split="train")
+
+
+@pytest.fixture(scope="module")
+def notebook() -> Notebook:
+    return Notebook()
+
+
+@pytest.fixture(scope="module")
+def model(pictures, notebook) -> MixtureModel:
+    return train(pictures, "digger", QUICK, n_jobs=1, observer=notebook)
+
+
+def assert_same(one: MixtureModel, other: MixtureModel) -> None:
+    assert len(one.components) == len(other.components)
+    np.testing.assert_array_equal(one.codebooks.words, other.codebooks.words)
+    for mine, theirs in zip(one.components, other.components, strict=True):
+        np.testing.assert_array_equal(mine.root, theirs.root)
+        assert mine.bias == theirs.bias
+        for a, b in zip(mine.parts, theirs.parts, strict=True):
+            assert a.anchor == b.anchor
+            np.testing.assert_array_equal(a.weights, b.weights)
+            np.testing.assert_array_equal(a.deformation, b.deformation)
+
+
+def test_it_finds_what_it_was_shown(pictures, model):
+    assert evaluate_voc({"digger": DPMDetector.from_model(model)}, pictures).mean_ap > 0.6
+
+
+def test_the_plan_is_followed(notebook, model):
+    assert [state.n_done for state in notebook.states] == sorted({s.n_done for s in notebook.states})
+    assert notebook.states[-1].n_done == len(plan(QUICK))
+    assert len(notebook.rows) == len(notebook.states)
+    assert notebook.rows[0]["step"] == "roots"
+    assert notebook.rows[-1]["step"] == "boxes"
+    assert model.interval == QUICK.interval
+    assert model.n_parts == 2
+    assert len(model.components) == 2
+
+
+def test_two_processes_learn_the_same(pictures, model):
+    assert_same(train(pictures, "digger", QUICK, n_jobs=2), model)
+
+
+@pytest.mark.parametrize("number", [0, 2, -2])
+def test_going_on_from_a_state_ends_in_the_same_model(pictures, notebook, model, number):
+    assert_same(train(pictures, "digger", QUICK, n_jobs=1, state=notebook.states[number]), model)
+
+
+def test_the_components_are_mirror_images(model):
+    one, other = model.components
+    np.testing.assert_allclose(other.parts[0].mirrored(one.root.shape[1]).weights, one.parts[0].weights)
+    assert one.box_weights is None or other.box_weights is not None
+
+
+def test_a_rigid_detector_and_plain_cells(pictures):
+    settings = replace(QUICK, n_parts=0, n_blocks=0, mining_rounds=1)
+    rigid = train(pictures, "digger", settings, n_jobs=1)
+    assert rigid.n_parts == 0
+    assert rigid.codebooks is None
+    assert evaluate_voc({"digger": DPMDetector.from_model(rigid)}, pictures).mean_ap > 0.4
+
+
+def test_fit_is_training(pictures):
+    detector = DPMDetector(**{**vars(QUICK), "part_rounds": 1, "mining_rounds": 1}, n_jobs=1)
+    with pytest.raises(UsageError, match="has not been trained"):
+        detector.detect(np.zeros((100, 100, 3), np.uint8))
+    assert detector.fit(pictures, "robot") is detector
+    assert detector.label == "robot"
+
+
+def test_surroundings_serve_where_no_picture_is_without_the_object(pictures):
+    with_it = [example for example in pictures if "digger" in example.annotation.labels]
+    only = Dataset("diggers", pictures.classes, with_it)
+    settings = replace(QUICK, n_parts=0, mining_rounds=1)
+    assert train(only, "digger", settings, n_jobs=1).n_parts == 0
+
+
+class TestTooLittle:
+    def test_no_such_class(self, pictures):
+        with pytest.raises(UsageError, match=r"there is no class 'unicorn'; there are digger"):
+            train(pictures, "unicorn", QUICK, n_jobs=1)
+
+    def test_no_object(self, pictures):
+        without = [example for example in pictures if "digger" not in example.annotation.labels]
+        with pytest.raises(DataError, match="there are 0 objects of 'digger' to learn from"):
+            train(Dataset("none", pictures.classes, without), "digger", QUICK, n_jobs=1)
+
+    def test_one_object(self, pictures):
+        for example in pictures:
+            diggers = example.annotation.of("digger")
+            if len(diggers) == 1 and not diggers.difficult[0]:
+                break
+        with pytest.raises(DataError, match="there is 1 object of 'digger' to learn from"):
+            train(Dataset("one", pictures.classes, [example]), "digger", QUICK, n_jobs=1)
+
+    def test_all_objects_too_small(self, pictures):
+        coarse = replace(QUICK, cell_size=64)
+        with pytest.raises(DataError, match=r"are smaller than the smallest root filter, \d+ × \d+ pixels"):
+            collect(pictures, "digger", coarse)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"n_components": 0}, "'n_components' parameter of DPMDetector must be an integer between 1 and 100"),
+        ({"cell_size": 6}, "'cell_size' parameter of DPMDetector must be a multiple of 4"),
+        ({"cost": -1}, "'cost' parameter of DPMDetector must be"),
+        ({"n_partz": 3}, "DPMDetector has no parameter 'n_partz'; there are coding, n_jobs, n_components"),
+    ],
+)
+def test_settings_are_checked(settings, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        DPMDetector(**settings)

@@ -1,0 +1,170 @@
+"""Negative samples: background that the model takes for objects, and a bounded cache of it (METHODS §10).
+
+A mining pass searches all training pictures with the model so far. What scores above -1, the margin, and
+overlaps no object of the class much is a hard negative; of each picture the hardest are kept, thinned out so
+that they are not all of one place. The cache keeps what was mined before, because a model that has learned
+one mistake makes another; what the model is sure of leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.rng import stream
+from visionkl.detection.boxes import filter_boxes
+from visionkl.detection.latent import window_overlaps
+from visionkl.detection.matching import Matcher, Placements
+from visionkl.detection.model import MixtureModel
+from visionkl.detection.pyramids import Pyramids
+from visionkl.detection.samples import Samples, collect_samples
+from visionkl.detection.suppress import suppress
+
+#: Negatives are hard if they score above this.
+MARGIN = -1.0
+# A window that overlaps an object so much is no background.
+_OBJECT_OVERLAP = 0.3
+# Windows that overlap a harder one so much are left for a later pass.
+_ALIKE = 0.8
+_MOST_A_PICTURE = 50
+# Of very many hard windows, so many are looked at.
+_MOST_CANDIDATES = 1000
+
+Boxes = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MiningPass:
+    """What workers need to mine a picture.
+
+    Parameters
+    ----------
+    model : MixtureModel
+    pyramids : Pyramids
+    taboo : sequence of ndarray of float64, shape (n, 4)
+        Boxes of objects of the class, by picture.
+    """
+
+    model: MixtureModel
+    pyramids: Pyramids
+    taboo: Sequence[Boxes] = field(repr=False)
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        """The model, ready for matching."""
+        return Matcher(self.model)
+
+
+def mine_picture(context: MiningPass, picture: int) -> tuple[list[Samples], npt.NDArray[np.float32]]:
+    """Return the hardest negatives of a picture, by model component, and their scores."""
+    model = context.model
+    pyramid = context.pyramids[picture].framed(model.padding)
+    taboo = context.taboo[picture]
+
+    def choose(
+        level: int, scores: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        roots = np.argwhere(scores.max(axis=0) > MARGIN)
+        components = scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0)
+        allowed = np.ones(len(roots), bool)
+        if len(taboo) and len(roots):
+            for number, component in enumerate(model.components):
+                own = components == number
+                for box in taboo:
+                    overlaps = window_overlaps(pyramid, level, component.root.shape, scores.shape[1:], box)
+                    allowed[own] &= overlaps[roots[own, 0], roots[own, 1]] < _OBJECT_OVERLAP
+        chosen = np.flatnonzero(allowed)
+        if len(chosen) > _MOST_CANDIDATES:
+            hardness = scores[components[chosen], roots[chosen, 0], roots[chosen, 1]]
+            chosen = chosen[np.sort(np.argsort(-hardness, kind="stable")[:_MOST_CANDIDATES])]
+        return components[chosen], roots[chosen]
+
+    found = context.matcher.place(pyramid, choose)
+    if len(found) > _MOST_CANDIDATES:
+        found = _rows_of(found, np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES])
+    boxes, _ = filter_boxes(model, pyramid, found)
+    keep = suppress(boxes, found.scores, overlap=_ALIKE, measure="iou")[:_MOST_A_PICTURE]
+    hardest = _rows_of(found, keep)
+    return collect_samples(model, pyramid, hardest, picture), hardest.scores
+
+
+def _rows_of(placements: Placements, rows: npt.NDArray[np.intp]) -> Placements:
+    return replace(
+        placements,
+        scores=placements.scores[rows],
+        components=placements.components[rows],
+        levels=placements.levels[rows],
+        roots=placements.roots[rows],
+        parts=placements.parts[rows],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DrawingPass:
+    """What workers need to draw random windows from a picture.
+
+    Parameters
+    ----------
+    model : MixtureModel
+        Of roots alone.
+    pyramids : Pyramids
+    taboo : sequence of ndarray of float64, shape (n, 4)
+    seed : int
+    n_windows : int
+        For each learned component.
+    """
+
+    model: MixtureModel
+    pyramids: Pyramids
+    taboo: Sequence[Boxes] = field(repr=False)
+    seed: int
+    n_windows: int
+
+
+def draw_negatives(context: DrawingPass, picture: int) -> list[Samples]:
+    """Draw random windows of each learned component's root; its mirror image gets none."""
+    model = context.model
+    pyramid = context.pyramids[picture].framed(model.padding)
+    random = stream(context.seed, "random negatives", picture)
+    components, levels, roots = [], [], []
+    for number in range(0, len(model.components), 2):
+        rows, cols, _ = model.components[number].root.shape
+        # Not in the frame, which is the same everywhere.
+        inside = [(size[0] - rows, size[1] - cols) for size in (level.shape for level in pyramid.levels)]
+        fits = [
+            level
+            for level in range(pyramid.interval, len(pyramid))
+            if inside[level][0] >= 2 * pyramid.padding[0] and inside[level][1] >= 2 * pyramid.padding[1]
+        ]
+        for _ in range(context.n_windows if fits else 0):
+            level = fits[int(random.integers(len(fits)))]
+            top, left = pyramid.padding
+            row = int(random.integers(top, inside[level][0] - top + 1))
+            col = int(random.integers(left, inside[level][1] - left + 1))
+            overlaps = [
+                window_overlaps(pyramid, level, (rows, cols), (row + 1, col + 1), box)[row, col]
+                for box in context.taboo[picture]
+            ]
+            if max(overlaps, default=0.0) < _OBJECT_OVERLAP:
+                components.append(number)
+                levels.append(level)
+                roots.append((row, col))
+    n = len(components)
+    drawn = Placements(
+        np.zeros(n, np.float32),
+        np.array(components, np.int64),
+        np.array(levels, np.int64),
+        np.array(roots, np.int64).reshape(-1, 2),
+        np.zeros((n, 0, 2), np.int64),
+    )
+    return collect_samples(model, pyramid, drawn, picture)
+
+
+def sorted_by_root(samples: Samples) -> Samples:
+    """Put samples in the order of their roots, as the objective wants them."""
+    keys = samples.keys
+    return samples[np.lexsort((keys[:, 3], keys[:, 2], keys[:, 1], keys[:, 0]))]

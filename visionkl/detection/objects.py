@@ -1,0 +1,169 @@
+"""What there is to learn from: the objects of one class in a data set, and the pictures around them.
+
+Difficult objects are not learned from, but nothing that overlaps them counts as background, either. Objects
+that reach outside their picture (truncated) are learned from, but do not decide the shapes of root filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.errors import DataError
+from visionkl.datasets.base import Dataset, Example, check_classes, usable
+from visionkl.detection.initialise import group_by_aspect, root_size
+from visionkl.detection.settings import TrainingSettings
+
+# Fewer objects than this do not make a component of their own.
+_OBJECTS_A_COMPONENT = 4
+_FEWEST_OBJECTS = 2
+
+Boxes = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingPicture:
+    """A picture and its objects of the class.
+
+    Parameters
+    ----------
+    id : str
+    path : Path
+    size : tuple of int
+        `(width, height)`.
+    boxes : ndarray of float64, shape (n, 4)
+        Objects to learn from.
+    whole : ndarray of bool, shape (n,)
+        Which of them are not truncated.
+    all_boxes : ndarray of float64, shape (m, 4)
+        These and the difficult ones: places that are not background.
+    """
+
+    id: str
+    path: Path
+    size: tuple[int, int]
+    boxes: Boxes
+    whole: npt.NDArray[np.bool_]
+    all_boxes: Boxes
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """The pictures of a data set as training sees them.
+
+    Parameters
+    ----------
+    label : str
+    pictures : tuple of TrainingPicture
+    roots : tuple of tuple of int
+        `(rows, cols)` of the root filter of each learned component.
+    groups : tuple of ndarray of int
+        For each component, the numbers of the whole objects that it starts from, as `objects` counts them.
+    n_difficult : int
+        Objects that are left out.
+    n_small : int
+        Objects that are smaller than any root filter at the picture's own resolution: they cannot be learned.
+    """
+
+    label: str
+    pictures: tuple[TrainingPicture, ...]
+    roots: tuple[tuple[int, int], ...]
+    groups: tuple[npt.NDArray[np.intp], ...]
+    n_difficult: int
+    n_small: int
+
+    @property
+    def objects(self) -> list[tuple[int, int]]:
+        """Picture number and row of every object to learn from."""
+        return [(i, row) for i, picture in enumerate(self.pictures) for row in range(len(picture.boxes))]
+
+    @property
+    def with_objects(self) -> list[int]:
+        """Numbers of the pictures with objects to learn from."""
+        return [i for i, picture in enumerate(self.pictures) if len(picture.boxes)]
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Cells around each level of a pyramid, for the largest root."""
+        return max(rows for rows, _ in self.roots), max(cols for _, cols in self.roots)
+
+
+def collect(
+    dataset: Dataset,
+    label: str,
+    settings: TrainingSettings,
+    *,
+    on_picture: Callable[[], None] | None = None,
+    on_skip: Callable[[Example, DataError], None] | None = None,
+) -> TrainingData:
+    """Read all pictures and annotations once, and settle the shapes of the root filters.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its `on_bad_data` says what happens to pictures that cannot be read.
+    label : str
+    settings : TrainingSettings
+    on_picture : callable, optional
+        Called after each picture.
+    on_skip : callable, optional
+        Told about every picture that is left out.
+
+    Raises
+    ------
+    DataError
+        If there is too little to learn from; the sentence says what to do.
+    """
+    check_classes(f"{dataset.name}", [label], dataset.classes)
+    pictures = []
+    n_difficult = 0
+    for example, image in usable(dataset, on_skip=on_skip):
+        objects = example.annotation.of(label)
+        easy = ~objects.difficult
+        n_difficult += int(objects.difficult.sum())
+        boxes = objects.boxes.astype(np.float64)
+        size = (image.shape[1], image.shape[0])
+        pictures.append(
+            TrainingPicture(example.id, example.path, size, boxes[easy], ~objects.truncated[easy], boxes)
+        )
+        if on_picture is not None:
+            on_picture()
+    boxes = np.concatenate([np.zeros((0, 4)), *(picture.boxes for picture in pictures)])
+    if len(boxes) < _FEWEST_OBJECTS:
+        there = f"{len(boxes)} object{'s' if len(boxes) != 1 else ''} of {label!r} to learn from"
+        difficult = f" ({n_difficult} more are marked difficult)" if n_difficult else ""
+        raise DataError(
+            f"{dataset.name}: there {'is' if len(boxes) == 1 else 'are'} {there}{difficult}; "
+            f"at least {_FEWEST_OBJECTS} are needed, and some dozens are better."
+        )
+    whole = np.concatenate([picture.whole for picture in pictures])
+    roots, groups, n_small = _shape_roots(boxes, whole, settings)
+    if n_small == len(boxes):
+        rows, cols = min(roots, key=lambda root: root[0] * root[1])
+        cell = settings.cell_size
+        hint = "enlarge the pictures" if cell == 4 else "enlarge the pictures, or take a cell_size of 4"
+        raise DataError(
+            f"{dataset.name}: all {len(boxes)} objects of {label!r} are smaller than the smallest root "
+            f"filter, {cols * cell} × {rows * cell} pixels; {hint}."
+        )
+    return TrainingData(label, tuple(pictures), roots, groups, n_difficult, n_small)
+
+
+def _shape_roots(
+    boxes: Boxes, whole: npt.NDArray[np.bool_], settings: TrainingSettings
+) -> tuple[tuple[tuple[int, int], ...], tuple[npt.NDArray[np.intp], ...], int]:
+    """Group objects by aspect ratio; return root sizes, groups, and how many objects are too small."""
+    chosen = np.flatnonzero(whole)
+    if len(chosen) < _FEWEST_OBJECTS:
+        chosen = np.arange(len(boxes))
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    n_groups = max(min(settings.n_components, len(chosen) // _OBJECTS_A_COMPONENT), 1)
+    groups = tuple(chosen[group] for group in group_by_aspect(sizes[chosen], n_groups))
+    roots = tuple(root_size(sizes[group], settings.cell_size) for group in groups)
+    smallest = min(rows * cols for rows, cols in roots) * settings.cell_size**2
+    n_small = int((sizes.prod(axis=1) < settings.min_overlap * smallest).sum())
+    return roots, groups, n_small
