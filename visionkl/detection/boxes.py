@@ -138,7 +138,9 @@ def box_features(windows: Boxes, filters: Boxes) -> Boxes:
     The result is `(n, 2 * n_filters + 1)`.
     """
     offsets = (_centres(filters) - _centres(windows)[:, None]) / _spans(windows)[:, None, :2]
-    return np.concatenate([offsets.reshape(len(filters), -1), np.ones((len(filters), 1))], axis=1)
+    return np.concatenate(
+        [offsets.reshape(len(filters), 2 * filters.shape[1]), np.ones((len(filters), 1))], axis=1
+    )
 
 
 def _centres(boxes: Boxes) -> Boxes:

@@ -134,17 +134,13 @@ def draw_negatives(context: DrawingPass, picture: int) -> list[Samples]:
     for number in range(0, len(model.components), 2):
         rows, cols, _ = model.components[number].root.shape
         # Not in the frame, which is the same everywhere.
-        inside = [(size[0] - rows, size[1] - cols) for size in (level.shape for level in pyramid.levels)]
-        fits = [
-            level
-            for level in range(pyramid.interval, len(pyramid))
-            if inside[level][0] >= 2 * pyramid.padding[0] and inside[level][1] >= 2 * pyramid.padding[1]
-        ]
+        top, left = pyramid.padding[0] + 1, pyramid.padding[1] + 1
+        ends = [(level.shape[0] - top - rows, level.shape[1] - left - cols) for level in pyramid.levels]
+        fits = [n for n in range(pyramid.interval, len(ends)) if ends[n][0] >= top and ends[n][1] >= left]
         for _ in range(context.n_windows if fits else 0):
             level = fits[int(random.integers(len(fits)))]
-            top, left = pyramid.padding
-            row = int(random.integers(top, inside[level][0] - top + 1))
-            col = int(random.integers(left, inside[level][1] - left + 1))
+            row = int(random.integers(top, ends[level][0] + 1))
+            col = int(random.integers(left, ends[level][1] + 1))
             overlaps = [
                 window_overlaps(pyramid, level, (rows, cols), (row + 1, col + 1), box)[row, col]
                 for box in context.taboo[picture]
