@@ -29,7 +29,7 @@ THRESHOLD = -1.0
 STEPS = {
     "pyramid": ("features/pyramid.py", "feature_pyramid"),
     "filter responses": ("detection/filters.py", "responses"),
-    "distance transforms": ("detection/distance.py", "transform_parts"),
+    "distance transforms": ("detection/distance.py", "add"),
     "placing parts": ("detection/distance.py", "place_parts"),
     "suppression": ("detection/suppress.py", "suppress"),
 }

@@ -4,12 +4,16 @@
 
 with the separable cost `ax dx² + bx dx + ay dy² + by dy`. Without a `radius` any displacement is tried, in
 linear time by the envelope of parabolas; with one, displacements up to it in each direction. Both are exact.
+
+Parts are sought at twice their root's resolution, so of their anchors only every second is a root's: the even
+or the odd ones, in each direction. `PartAdder` sorts parts by that, and transforms no more than is needed.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu import distance as kernel
+from visionkl.backend.cpu.matching import add_sampled
 from visionkl.core.errors import DataError
 
 
@@ -65,6 +69,74 @@ def transform_parts(
     if radius is None:
         return kernel.envelope(scores, costs, rows, cols)
     return kernel.windowed(scores, costs, radius, rows, cols)
+
+
+class PartAdder:
+    """Parts of one size, ready to be added to the scores of their roots.
+
+    Parameters
+    ----------
+    costs : ndarray of float32, shape (n, 4)
+        Deformations.
+    radius : int or None
+        As for `distance_transform`.
+    components : ndarray of int64, shape (n,)
+        To which component each part belongs.
+    anchors : ndarray of int64, shape (n, 2)
+        `(row, col)` of each part relative to its root, at twice the root's resolution.
+    """
+
+    def __init__(
+        self,
+        costs: npt.NDArray[np.float32],
+        radius: int | None,
+        components: npt.NDArray[np.int64],
+        anchors: npt.NDArray[np.int64],
+    ) -> None:
+        self._costs, self._radius = costs, radius
+        self._components, self._anchors = components, anchors
+        # Of each kind: which rows and columns are its anchors (even or odd), and its parts.
+        self._kinds = [
+            (odd, mine, None if radius is None else kernel.make_windows(costs, radius, mine))
+            for odd in ((0, 0), (0, 1), (1, 0), (1, 1))
+            if len(mine := np.nonzero((anchors % 2 == odd).all(axis=1))[0])
+        ]
+
+    def add(
+        self,
+        responses: npt.NDArray[np.float32],
+        padding: tuple[int, int],
+        limits: npt.NDArray[np.int64],
+        scores: npt.NDArray[np.float32],
+    ) -> None:
+        """Add what each part reaches from its anchor.
+
+        Parameters
+        ----------
+        responses : ndarray of float32, shape (part_rows, part_cols, n)
+            One octave finer than the roots.
+        padding : tuple of int
+            Of the pyramid.
+        limits : ndarray of int64, shape (n_components, 4)
+            Places `top, bottom, left, right` (half-open) of each component's root to which to add: none with
+            an anchor before the first row or column.
+        scores : ndarray of float32, shape (n_components, rows, cols)
+        """
+        if not responses.size:  # too small a level for these parts, if not for others
+            scores[self._components] = -np.inf
+            return
+        transformed = None
+        for odd, mine, windows in self._kinds:
+            first = (odd[0] - padding[0]) % 2, (odd[1] - padding[1]) % 2
+            shifts = (self._anchors[mine] - padding - first) // 2
+            wiring = np.column_stack([self._components[mine], shifts])
+            if windows is not None:
+                kernel.add_windowed(responses, windows, first, wiring, limits, scores)
+                continue
+            if transformed is None:
+                rows, cols = 2 * limits[:, 1::2].max(axis=0) + self._anchors.max(axis=0) - padding
+                transformed = kernel.envelope(responses, self._costs, rows, cols)
+            add_sampled(transformed, mine, first, wiring, limits, scores)
 
 
 def place_parts(

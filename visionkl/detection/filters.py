@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.filters import dense_filters
-from visionkl.backend.cpu.tables import look_up, make_tables
+from visionkl.backend.cpu.tables import Tables, look_up, make_tables
+from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import as_codebooks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice
@@ -62,6 +63,12 @@ class TableFilters:
     dtype : {"float32", "int16"}
         Of the tables. With 16 bits they take half the memory and time, and responses are off by at most
         `error_bounds`, typically by a fifth of it.
+    together : bool
+        Compute filters of all sizes as one group if that takes fewer look-ups. Its responses range over the
+        places of the smallest; of the others they mean nothing where these do not fit.
+    memory : str, optional
+        Name of memory to use again: responses of a group then are valid only until the same thread asks for
+        the next of this name. By default they are new arrays.
 
     Attributes
     ----------
@@ -72,14 +79,29 @@ class TableFilters:
     """
 
     def __init__(
-        self, filters: Sequence[npt.NDArray[np.float32]], quantizer: Any, *, dtype: str = "float32"
+        self,
+        filters: Sequence[npt.NDArray[np.float32]],
+        quantizer: Any,
+        *,
+        dtype: str = "float32",
+        together: bool = False,
+        memory: str | None = None,
     ) -> None:
         check_choice("TableFilters", "dtype", dtype, ("float32", "int16"))
         self._books = as_codebooks(quantizer)
+        self._memory = memory
         self.groups = _by_size(filters)
-        self._ready = [
-            make_tables(self._scores(np.stack([filters[i] for i in group])), dtype) for group in self.groups
-        ]
+        if together and len(self.groups) > 1:
+            sizes = np.array([filters[group[0]].shape[:2] for group in self.groups])
+            if np.prod(sizes.max(axis=0)) < np.prod(sizes, axis=1).sum():
+                self.groups = [tuple(range(len(filters)))]
+
+        def make(group: tuple[int, ...]) -> Tables:
+            own = [filters[i] for i in group]
+            smallest = np.min([filter_.shape[:2] for filter_ in own], axis=0)
+            return make_tables(self._scores(own), dtype, (int(smallest[0]), int(smallest[1])))
+
+        self._ready = run_tasks(make, self.groups, 1)
         self.error_bounds = [tables.error_bound for tables in self._ready]
 
     def responses(self, level: Level, group: int) -> npt.NDArray[np.float32]:
@@ -95,20 +117,23 @@ class TableFilters:
             raise DataError(
                 f"TableFilters: a level of codes has the shape (rows, cols, n_blocks), not {level.shape}."
             )
-        return look_up(self._books.check_codes(level), self._ready[group])
+        memory = None if self._memory is None else f"{self._memory} {group}"
+        return look_up(self._books.check_codes(level), self._ready[group], memory)
 
-    def _scores(self, filters: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    def _scores(self, filters: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
         """Scores `(h, w, n_blocks, n_codewords, n)` of all codewords in all positions of `n` filters."""
-        n, h, w, channels = filters.shape
         books = self._books
-        if channels != books.n_features:
-            raise DataError(
-                f"TableFilters: the filters have {channels} channels, but the codewords {books.n_features}."
-            )
-        weights = np.zeros((n, h, w, books.n_blocks * books.block_size))
-        weights[..., :channels] = filters
-        weights = weights.reshape(n, h, w, books.n_blocks, books.block_size)
-        return np.einsum("nyxbg,bwg->yxbwn", weights, books.words.astype(np.float64), optimize=True)
+        h, w = np.max([filter_.shape[:2] for filter_ in filters], axis=0)
+        weights = np.zeros((h, w, books.n_blocks * books.block_size, len(filters)), np.float32)
+        for i, filter_ in enumerate(filters):
+            rows, cols, channels = filter_.shape
+            if channels != books.n_features:
+                raise DataError(
+                    f"TableFilters: the filters have {channels} channels, "
+                    f"but the codewords {books.n_features}."
+                )
+            weights[:rows, :cols, :channels, i] = filter_
+        return np.matmul(books.words, weights.reshape(h, w, books.n_blocks, books.block_size, len(filters)))
 
 
 def _by_size(filters: Sequence[npt.NDArray[np.float32]]) -> list[tuple[int, ...]]:

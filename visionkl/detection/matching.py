@@ -1,9 +1,9 @@
 """Matching: where in a pyramid a model's components fit, and where their parts go.
 
-For each level that may hold a root, the parts' responses one octave finer are transformed (`distance`),
-sampled at every second anchor and added to the root's. At each place the best component counts. Where its
-score passes the threshold, the placement of its parts is looked up: only there, so that no table of
-arg-maxima is ever stored.
+For each level that may hold a root, the parts' responses one octave finer are transformed (`distance`) at
+every second anchor and added to the root's. At each place the best component counts. Where its score passes
+the threshold, the placement of its parts is looked up: only there, so that no table of arg-maxima is ever
+stored.
 
 An anchor must lie on the part's level, and a part reaches at most as far as the level goes: both are the
 published models' rules.
@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu.matching import add_parts
 from visionkl.backend.threads import run_tasks
-from visionkl.detection.distance import place_parts, transform_parts
+from visionkl.detection.distance import PartAdder, place_parts
 from visionkl.detection.filters import DenseFilters, TableFilters
 from visionkl.detection.model import N_SCALE_BIASES, MixtureModel
 from visionkl.features.pyramid import FeaturePyramid
+
+# Further than any anchor.
+_FAR = 2**30
 
 
 @dataclass(frozen=True)
@@ -75,30 +77,28 @@ class Matcher:
             self._roots = DenseFilters(roots, together=True)
             self._parts = DenseFilters([part.weights for part in parts])
         else:
-            self._roots = TableFilters(roots, model.codebooks, dtype="int16")
-            self._parts = TableFilters([part.weights for part in parts], model.codebooks, dtype="int16")
-        self._costs = [np.stack([parts[i].deformation for i in group]) for group in self._parts.groups]
-        self._smallest = tuple(np.min(model.filter_shapes, axis=0))
-        self._wiring = self._wire_parts()
-
-    def _wire_parts(self) -> list[list[_PartsOfGroup]]:
-        """For each component, which parts of which group are its own."""
-        place_in_group = {
-            n: (g, i) for g, group in enumerate(self._parts.groups) for i, n in enumerate(group)
-        }
-        wiring = []
-        number = 0
-        for component in self.model.components:
-            of_group: dict[int, _PartsOfGroup] = {}
-            for slot, part in enumerate(component.parts):
-                group, index = place_in_group[number]
-                own = of_group.setdefault(group, _PartsOfGroup(group, [], [], []))
-                own.slots.append(slot)
-                own.indices.append(index)
-                own.anchors.append((part.anchor[1], part.anchor[0]))
-                number += 1
-            wiring.append(list(of_group.values()))
-        return wiring
+            self._roots = TableFilters(
+                roots, model.codebooks, dtype="int16", together=True, memory="root responses"
+            )
+            self._parts = TableFilters(
+                [part.weights for part in parts], model.codebooks, dtype="int16", memory="part responses"
+            )
+        n_parts = [len(component.parts) for component in model.components]
+        owners = np.repeat(np.arange(len(n_parts)), n_parts)
+        anchors = np.array([part.anchor[::-1] for part in parts], np.int64).reshape(-1, 2)
+        slots = np.concatenate([np.arange(n) for n in n_parts])
+        self._groups = []
+        for numbers in map(list, self._parts.groups):
+            costs = np.stack([parts[i].deformation for i in numbers])
+            adder = PartAdder(costs, model.max_displacement, owners[numbers], anchors[numbers])
+            self._groups.append(_Group(costs, owners[numbers], slots[numbers], anchors[numbers], adder))
+        # A root is where all anchors of its parts are on the level: the first and the last tell.
+        self._root_shapes = np.array([root.shape[:2] for root in roots])
+        self._first_anchors = np.full((len(roots), 2), _FAR)
+        self._last_anchors = np.full((len(roots), 2), -_FAR)
+        np.minimum.at(self._first_anchors, owners, anchors)
+        np.maximum.at(self._last_anchors, owners, anchors)
+        self._smallest = np.min(model.filter_shapes, axis=0)
 
     def match(self, pyramid: FeaturePyramid, threshold: float, n_jobs: int | None = None) -> Placements:
         """Find all placements that score above `threshold`.
@@ -121,7 +121,11 @@ class Matcher:
         levels: Iterable[int] | None = None,
         n_jobs: int | None = None,
     ) -> Placements:
-        """Score levels, all that may hold a root by default, and place the parts of what is chosen there."""
+        """Score levels, all that may hold a root by default, and place the parts of what is chosen there.
+
+        While it chooses, `choose` must not match anything itself: levels are scored in memory that is used
+        again.
+        """
         found = run_tasks(
             lambda level: self._place_on_level(pyramid, level, choose),
             self.root_levels(pyramid) if levels is None else levels,
@@ -160,54 +164,49 @@ class Matcher:
         self, pyramid: FeaturePyramid, level: int
     ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
         """Scores as in `level_scores`, and the responses of each group of parts one octave finer."""
-        responses = []
-        transformed = []
-        if self._parts.groups:
-            finer = pyramid.levels[level - pyramid.interval]
-            rows, cols = self._places(finer)
-            for group, costs in enumerate(self._costs):
-                responses.append(self._parts.responses(finer, group))
-                transformed.append(
-                    transform_parts(responses[-1], costs, self.model.max_displacement, rows, cols)
-                )
-        scores = np.full(
-            (len(self.model.components), *self._places(pyramid.levels[level])), -np.inf, np.float32
-        )
+        coarse = pyramid.levels[level]
+        scores = np.full((len(self.model.components), *self._places(coarse)), -np.inf, np.float32)
+        limits = self._limits(pyramid, level)
         octave = min(level // pyramid.interval, N_SCALE_BIASES - 1)
         for group, numbers in enumerate(self._roots.groups):
-            root_responses = self._roots.responses(pyramid.levels[level], group)
+            responses = self._roots.responses(coarse, group)
             for i, number in enumerate(numbers):
                 component = self.model.components[number]
-                rows, cols = (
-                    max(edge - size + 1, 0)
-                    for edge, size in zip(pyramid.levels[level].shape, component.root.shape[:2], strict=False)
-                )
-                own = root_responses[:rows, :cols, i] + np.float32(
-                    component.bias + component.scale_bias[octave]
-                )
-                for parts in self._wiring[number]:
-                    offsets = np.array(parts.anchors, np.int64) - pyramid.padding
-                    add_parts(transformed[parts.group], np.array(parts.indices, np.int64), offsets, own)
-                scores[number, : own.shape[0], : own.shape[1]] = own
-        return scores, responses
+                top, bottom, left, right = limits[number]
+                bias = np.float32(component.bias + component.scale_bias[octave])
+                np.add(responses[top:bottom, left:right, i], bias, out=scores[number, top:bottom, left:right])
+        part_responses = []
+        for group, parts in enumerate(self._groups):
+            part_responses.append(self._parts.responses(pyramid.levels[level - pyramid.interval], group))
+            parts.adder.add(part_responses[-1], pyramid.padding, limits, scores)
+        return scores, part_responses
+
+    def _limits(self, pyramid: FeaturePyramid, level: int) -> npt.NDArray[np.int64]:
+        """Places `top, bottom, left, right` (half-open) where each component can be, shape (n, 4)."""
+        most = np.array(pyramid.levels[level].shape[:2]) - self._root_shapes + 1
+        if self._groups:
+            finer = self._places(pyramid.levels[level - pyramid.interval])
+            padding = np.array(pyramid.padding)
+            # 0 <= 2 place + anchor - padding < finer, for all anchors.
+            least = np.maximum(-((self._first_anchors - padding) // 2), 0)
+            most = np.minimum(most, -((self._last_anchors - padding - finer) // 2))
+        else:
+            least = np.zeros_like(most)
+        most = np.maximum(most, least)
+        return np.ascontiguousarray(np.stack([least, most], axis=2).reshape(len(most), 4))
 
     def _place_on_level(self, pyramid: FeaturePyramid, level: int, choose: Choice) -> Placements:
         scores, responses = self._score_level(pyramid, level)
         components, roots = choose(level, scores)
         parts = np.full((len(roots), self.model.n_parts, 2), -1, np.int64)
-        for number in np.unique(components):
-            mine = np.nonzero(components == number)[0]
-            for own in self._wiring[number]:
-                n = len(own.slots)
-                anchors = (2 * roots[mine] - pyramid.padding)[:, None] + np.array(own.anchors)
-                placed = place_parts(
-                    responses[own.group],
-                    self._costs[own.group],
-                    self.model.max_displacement,
-                    anchors.reshape(-1, 2),
-                    np.tile(np.array(own.indices, np.int64), len(mine)),
+        if len(roots):
+            for own, of_group in zip(self._groups, responses, strict=True):
+                # Every chosen root with every part of the group that is its own.
+                which, part = np.nonzero(components[:, None] == own.components)
+                anchors = 2 * roots[which] - pyramid.padding + own.anchors[part]
+                parts[which, own.slots[part]] = place_parts(
+                    of_group, own.costs, self.model.max_displacement, anchors, part
                 )
-                parts[mine[:, None], own.slots] = placed.reshape(len(mine), n, 2)
         return Placements(
             scores[components, roots[:, 0], roots[:, 1]],
             components,
@@ -218,12 +217,16 @@ class Matcher:
 
     def _places(self, level: npt.NDArray[Any]) -> tuple[int, int]:
         """Places on a level: as many as the smallest filter has."""
-        return max(level.shape[0] - self._smallest[0] + 1, 0), max(level.shape[1] - self._smallest[1] + 1, 0)
+        rows, cols = np.maximum(level.shape[:2] - self._smallest + 1, 0).tolist()
+        return rows, cols
 
 
 @dataclass(frozen=True)
-class _PartsOfGroup:
-    group: int
-    slots: list[int]
-    indices: list[int]
-    anchors: list[tuple[int, int]]
+class _Group:
+    """Parts of one size: deformations, components, numbers within these, anchors `(row, col)`."""
+
+    costs: npt.NDArray[np.float32]
+    components: npt.NDArray[np.int64]
+    slots: npt.NDArray[np.int64]
+    anchors: npt.NDArray[np.int64]
+    adder: PartAdder

@@ -11,6 +11,9 @@ The table of 48 filters of 6 × 6 cells with 256 codewords takes 0.9 MB with 16 
 cut to fit into a core's own cache, because a picture uses few of its codewords often. It matters more that
 rows begin at multiples of a vector's length, and that positions do not lie a power of two apart.
 
+Filters of different sizes may share tables: positions that a filter does not have score zero. Few filters
+take as long as one, so this pays for the roots of a model.
+
 16-bit tables hold the scores relative to the middle of their range, in steps that are chosen for each filter
 and each group of about 48 positions so that the sum of a group cannot overflow (partial sums may, and wrap
 around harmlessly). Within a group the sum is exact; groups are added up in float32. What is lost is the
@@ -23,7 +26,6 @@ rounding of the entries, at most half a step each: `Tables.error_bound`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from numba.extending import intrinsic
 
 from visionkl.backend.cpu.jit import compiled
 from visionkl.backend.cpu.simd import INT64, Registers, address, load, shifted, store
+from visionkl.backend.threads import scratch
 
 # The largest row of scores that is summed at a time, in filters.
 _WIDEST = 48
@@ -55,7 +58,9 @@ class Tables:
     Parameters
     ----------
     size : tuple of int
-        `(h, w)` of the filters.
+        `(h, w)` of the largest filters.
+    smallest : tuple of int
+        `(h, w)` of the smallest: responses range over their places.
     n_filters : int
     strips : tuple of Strip
         At most 48 filters each.
@@ -65,6 +70,7 @@ class Tables:
     """
 
     size: tuple[int, int]
+    smallest: tuple[int, int]
     n_filters: int
     strips: tuple[Strip, ...]
     error_bound: FloatArray
@@ -108,14 +114,16 @@ class Strip:
     counts: tuple[tuple[int, ...], ...]
 
 
-def make_tables(scores: npt.NDArray[np.floating], dtype: npt.DTypeLike) -> Tables:
+def make_tables(scores: FloatArray, dtype: npt.DTypeLike, smallest: tuple[int, int] | None = None) -> Tables:
     """Lay out tables for `look_up`.
 
     Parameters
     ----------
-    scores : ndarray of float, shape (h, w, n_blocks, n_codewords, n)
+    scores : ndarray of float32, shape (h, w, n_blocks, n_codewords, n)
         The score of each codeword of each block in each position, for `n` filters.
     dtype : float32 or int16
+    smallest : tuple of int, optional
+        `(h, w)` of the smallest filters, where some have zeros in their last rows or columns.
 
     Returns
     -------
@@ -124,21 +132,21 @@ def make_tables(scores: npt.NDArray[np.floating], dtype: npt.DTypeLike) -> Table
     h, w, n_blocks, n_codewords, n = scores.shape
     length = w * n_blocks
     run = min(range(1, _LONGEST_RUN + 1), key=lambda run: -(-length // run) * (run + _RUN_COST))
-    by_position = np.zeros((h, -(-length // run) * run, n_codewords, n))
-    by_position[:, :length] = scores.reshape(h, length, n_codewords, n)
-    by_run = by_position.reshape(-1, run, n_codewords, n)
+    by_row = np.ascontiguousarray(scores, np.float32).reshape(h, length, n_codewords, n)
     strips, bounds = [], []
     for first in range(0, n, _WIDEST):
-        strip, bound = _make_strip(by_run[..., first : first + _WIDEST], first, np.dtype(dtype))
+        strip, bound = _make_strip(by_row[..., first : first + _WIDEST], first, run, np.dtype(dtype))
         strips.append(strip)
         bounds.append(bound)
-    return Tables((h, w), n, tuple(strips), np.concatenate(bounds))
+    return Tables((h, w), smallest or (h, w), n, tuple(strips), np.concatenate(bounds))
 
 
 def _make_strip(
-    scores: npt.NDArray[np.float64], first: int, dtype: np.dtype[np.generic]
+    scores: FloatArray, first: int, run: int, dtype: np.dtype[np.generic]
 ) -> tuple[Strip, FloatArray]:
-    n_runs, run, n_codewords, n = scores.shape
+    h, length, n_codewords, n = scores.shape
+    runs_a_row = -(-length // run)
+    n_runs, n_positions = h * runs_a_row, h * runs_a_row * run
     # Few filters are read as half a register; lanes beyond them see the next row, and are not used.
     full = _REGISTER_BYTES // dtype.itemsize
     lanes = full // 2 if n <= full // 2 else full
@@ -148,37 +156,87 @@ def _make_strip(
     # A line of the cache between positions: were they a power of two apart, the rows of a frequent code would
     # push each other out of it.
     position_stride = -(-n_codewords * stride // lanes) * lanes + _CACHE_LINE // dtype.itemsize
-    memory = _aligned_zeros(n_runs * run * position_stride + lanes, dtype)
-    rows = memory[:-lanes].reshape(n_runs, run, position_stride)[..., : n_codewords * stride]
-    rows = rows.reshape(n_runs, run, n_codewords, stride)[..., :n]
-    n_groups = -(-n_runs * run // _GROUP_POSITIONS)
+    memory = _aligned_zeros(n_positions * position_stride + lanes, dtype)
+    rows = memory[:-lanes].reshape(n_positions, position_stride)[:, : n_codewords * stride]
+    rows = rows.reshape(n_positions, n_codewords, stride)[..., :n]
+    n_groups = -(-n_positions // _GROUP_POSITIONS)
     groups = np.linspace(0, n_runs, min(n_groups, n_runs) + 1).astype(np.int64)
     steps = np.ones((len(groups) - 1, width), np.float32)
     offset = np.zeros(width, np.float32)
-    bound = np.zeros(n)
+    bound = np.zeros(n, np.float32)
     if dtype == np.float32:
-        rows[...] = scores
+        rows.reshape(h, runs_a_row * run, n_codewords, n)[:, :length] = scores
     else:
-        low, high = scores.min(axis=2), scores.max(axis=2)
-        middle = (low + high) / 2
-        offset[:n] = middle.sum(axis=(0, 1))
-        for group, (start, stop) in enumerate(pairwise(groups)):
-            # Rounding may add half a step for each position to the largest sum.
-            largest_sum = np.iinfo(np.int16).max - ((stop - start) * run + 1) // 2
-            step = ((high - low)[start:stop].sum(axis=(0, 1)) / 2 / largest_sum).astype(np.float32)
-            step[step == 0] = 1
-            exact = (scores[start:stop] - middle[start:stop, :, None]) / step
-            rounded = np.rint(exact)
-            rows[start:stop] = rounded
-            steps[group, :n] = step
-            bound += np.abs(exact - rounded).max(axis=2).sum(axis=(0, 1)) * step
+        _round_scores(scores, groups * run, runs_a_row * run, rows, steps, offset, bound)
     # Four places at a time for a single vector, fewer for more: all sums stay in registers.
     abreast = max(4 // n_vectors, 1)
     counts = ((0,) * lanes, (0,) * n_vectors, (0,) * abreast, (0,) * run)
     strip = Strip(
         first, n, stride, position_stride, memory, groups, steps.ravel(), offset, abreast, run, counts
     )
-    return strip, bound.astype(np.float32)
+    return strip, bound
+
+
+@compiled
+def _round_scores(scores, groups, positions_a_row, rows, steps, offset, bound):
+    """Fill 16-bit rows, the steps of their groups, the offset, and the bound of the error."""
+    _, length, _, n = scores.shape
+    low, high, middle = np.empty(n, np.float32), np.empty(n, np.float32), np.empty(n, np.float32)
+    total, spread, error = np.zeros(n), np.empty(n), np.zeros(n)
+    unit, worst = np.empty(n, np.float32), np.empty(n, np.float32)
+    for group in range(groups.shape[0] - 1):
+        first, last = groups[group], groups[group + 1]
+        spread[:] = 0
+        for position in range(first, last):
+            if position % positions_a_row < length:
+                entries = scores[position // positions_a_row, position % positions_a_row]
+                _find_range(entries, low, high)
+                for f in range(n):
+                    spread[f] += (np.float64(high[f]) - low[f]) / 2
+        # Rounding may add half a step for each position to the largest sum; one is for float32.
+        largest_sum = 32766 - (last - first + 1) // 2
+        for f in range(n):
+            step = np.float32(spread[f] / largest_sum)
+            steps[group, f] = step if step > 0 else np.float32(1)
+            unit[f] = np.float32(1) / steps[group, f]
+            # Of scores that differ by next to nothing, the middle stands for all.
+            unit[f] = unit[f] if unit[f] < np.inf else np.float32(0)
+        for position in range(first, last):
+            if position % positions_a_row < length:
+                entries = scores[position // positions_a_row, position % positions_a_row]
+                _find_range(entries, low, high)
+                for f in range(n):
+                    middle[f] = low[f] + (high[f] - low[f]) / 2
+                    total[f] += middle[f]
+                _round_entries(entries, middle, unit, rows[position], worst)
+                for f in range(n):
+                    error[f] += worst[f] * steps[group, f]
+    for f in range(n):
+        offset[f] = total[f]
+        bound[f] = error[f]
+
+
+@compiled
+def _find_range(entries, low, high):
+    low[:] = np.inf
+    high[:] = -np.inf
+    for word in range(entries.shape[0]):
+        for f in range(entries.shape[1]):
+            value = entries[word, f]
+            low[f] = value if value < low[f] else low[f]
+            high[f] = value if value > high[f] else high[f]
+
+
+@compiled
+def _round_entries(entries, middle, unit, rows, worst):
+    worst[:] = 0
+    for word in range(entries.shape[0]):
+        for f in range(entries.shape[1]):
+            exact = (entries[word, f] - middle[f]) * unit[f]
+            whole = np.rint(exact)
+            rows[word, f] = np.int16(whole)
+            error = abs(exact - whole)
+            worst[f] = error if error > worst[f] else worst[f]
 
 
 def _aligned_zeros(n: int, dtype: np.dtype[np.generic]) -> npt.NDArray[Any]:
@@ -188,7 +246,7 @@ def _aligned_zeros(n: int, dtype: np.dtype[np.generic]) -> npt.NDArray[Any]:
     return memory[start : start + n * dtype.itemsize].view(dtype)
 
 
-def look_up(codes: npt.NDArray[np.integer], tables: Tables) -> FloatArray:
+def look_up(codes: npt.NDArray[np.integer], tables: Tables, memory: str | None = None) -> FloatArray:
     """Responses of filters at every place where they fit wholly into a level of codes.
 
     Parameters
@@ -196,35 +254,48 @@ def look_up(codes: npt.NDArray[np.integer], tables: Tables) -> FloatArray:
     codes : ndarray of int, shape (rows, cols, n_blocks)
         All below the tables' number of codewords; that is for the caller to make sure.
     tables : Tables
+    memory : str, optional
+        Name of the thread's own memory that the responses are written to (see `scratch`); new memory by
+        default.
 
     Returns
     -------
     ndarray of float32, shape (rows - h + 1, cols - w + 1, n_filters)
-        Empty where the filters do not fit.
+        For the smallest filters' `h` and `w`; those of larger ones mean nothing where these do not fit. Empty
+        where none fits.
     """
-    h, w = tables.size
+    (h, w), (least_h, least_w) = tables.size, tables.smallest
     rows, cols, n_blocks = codes.shape
-    responses = np.empty((max(rows - h + 1, 0), max(cols - w + 1, 0), tables.n_filters), np.float32)
+    shape = max(rows - least_h + 1, 0), max(cols - least_w + 1, 0), tables.n_filters
+    responses: FloatArray = (
+        scratch(memory, shape, np.float32) if memory is not None else np.empty(shape, np.float32)
+    )
     if not responses.size:
         return responses
+    line = cols + w - least_w
     for strip in tables.strips:
-        row_starts, runs = _find_rows(codes, strip.stride, h, w, strip.run, strip.abreast)
+        row_starts, runs = _find_rows(
+            codes, line, rows + h - least_h, strip.stride, h, w, strip.run, strip.abreast
+        )
         _sum_rows(
-            row_starts, runs, cols, n_blocks, strip.rows, strip.position_stride, strip.groups,
+            row_starts, runs, line, n_blocks, strip.rows, strip.position_stride, strip.groups,
             strip.steps, strip.offset, responses, strip.first, strip.n, *strip.counts,
         )  # fmt: skip
     return responses
 
 
 @compiled
-def _find_rows(codes, stride, h, w, run, abreast):
-    """Where each cell's row begins, and how far the first code of each run is from a place's first code."""
+def _find_rows(codes, line, n_lines, stride, h, w, run, abreast):
+    """Where each cell's row begins, and how far the first code of each run is from a place's first code.
+
+    The cells are laid out in lines of a given length; where the level has none, code 0 stands for them.
+    """
     rows, cols, n_blocks = codes.shape
     # The last places of a line are computed together with some that are not there, and the last run of a row
     # may be too long: codes must at least be readable.
-    row_starts = np.zeros(rows * cols * n_blocks + abreast * n_blocks + run, np.int32)
-    at = 0
+    row_starts = np.zeros(n_lines * line * n_blocks + abreast * n_blocks + run, np.int32)
     for y in range(rows):
+        at = y * line * n_blocks
         for x in range(cols):
             for block in range(n_blocks):
                 row_starts[at] = np.int32(codes[y, x, block]) * stride
@@ -232,7 +303,7 @@ def _find_rows(codes, stride, h, w, run, abreast):
     runs_a_row = (w * n_blocks + run - 1) // run
     runs = np.empty(h * runs_a_row, np.int64)
     for i in range(h * runs_a_row):
-        runs[i] = i // runs_a_row * cols * n_blocks + i % runs_a_row * run
+        runs[i] = i // runs_a_row * line * n_blocks + i % runs_a_row * run
     return row_starts, runs
 
 
