@@ -50,7 +50,8 @@ def save(model: MixtureModel, path: str | Path) -> None:
             arrays[f"components.{i}.parts.{j}.deformation"] = part.deformation
         components.append({"bias": component.bias, "anchors": [part.anchor for part in component.parts]})
     if model.codebooks is not None:
-        arrays["codebooks"] = model.codebooks.words
+        arrays["codebooks.words"] = model.codebooks.words
+        arrays["codebooks.order"] = model.codebooks.order
     description = {
         "format": FORMAT,
         "kind": _KIND,
@@ -135,9 +136,15 @@ def _model(settings: dict[str, Any], arrays: Arrays) -> MixtureModel:
     fields = ("label", "cell_size", "interval", "extra_octave", "threshold", "max_displacement", "notes")
     return MixtureModel(
         components=tuple(components),
-        codebooks=Codebooks(arrays["codebooks"], N_CHANNELS) if "codebooks" in arrays else None,
+        codebooks=_codebooks(arrays),
         **{name: settings[name] for name in fields},
     )
+
+
+def _codebooks(arrays: Arrays) -> Codebooks | None:
+    if "codebooks.words" not in arrays:
+        return None
+    return Codebooks(arrays["codebooks.words"], N_CHANNELS, arrays["codebooks.order"])
 
 
 __all__ = ["FORMAT", "load", "read_model", "save"]

@@ -22,7 +22,7 @@ def distances(points, words):
 def check_nearest(points, words):
     """The search must find the smallest distance, up to the rounding of double precision."""
     codes = np.zeros((1, len(points)), np.uint16)
-    encode(points[None], 0, make_codebook(words), codes)
+    encode(points[None], np.arange(words.shape[1]), make_codebook(words), codes)
     all_distances = distances(points, words)
     found = all_distances[np.arange(len(points)), codes[0]]
     smallest = all_distances.min(axis=1)
@@ -217,3 +217,29 @@ def test_processors_without_these_instructions_find_the_same(tmp_path):
         for more in ({}, generic)
     ]
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("n_features", [12, 10])
+def test_features_in_another_order(n_features):
+    """An order of the features changes which go together, and nothing that a user sees."""
+    rng = np.random.default_rng(0)
+    order = rng.permutation(n_features)
+    words = rng.normal(size=(3, 20, 4)).astype(np.float32)
+    words[-1, :, 4 - (12 - n_features) :] = 0 if n_features < 12 else words[-1, :, 4:]
+    plain, ordered = Codebooks(words, n_features), Codebooks(words, n_features, order)
+    vectors = rng.normal(size=(50, n_features)).astype(np.float32)
+    codes = ordered.encode(vectors)
+    np.testing.assert_array_equal(codes, plain.encode(vectors[:, order]))
+    np.testing.assert_array_equal(ordered.decode(codes)[:, order], plain.decode(codes))
+    weights = rng.normal(size=n_features)
+    tables = ordered.tables(weights)
+    scores = tables[np.arange(3), codes].sum(axis=1)
+    np.testing.assert_allclose(scores, ordered.decode(codes) @ weights, atol=1e-5)
+    histogram = np.zeros((3, 20))
+    for block in range(3):
+        np.add.at(histogram[block], codes[:, block], 0.5)
+    np.testing.assert_allclose(
+        ordered.totals(histogram), 0.5 * ordered.decode(codes).sum(axis=0, dtype=np.float64), rtol=1e-5
+    )
+    with pytest.raises(DataError, match="each of the"):
+        Codebooks(words, n_features, np.zeros(n_features, int))

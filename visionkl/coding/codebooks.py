@@ -41,10 +41,14 @@ class Codebooks:
         Where the last block reaches past the last feature, the codewords must be zero.
     n_features : int, optional
         Length of the vectors; all blocks are full by default.
+    order : array_like of int, shape (n_features,), optional
+        The features in the order in which they are cut into blocks; as they stand by default. Features that
+        go together belong into one block.
 
     Attributes
     ----------
     words : ndarray of float32, shape (n_blocks, n_codewords, block_size)
+    order : ndarray of int64, shape (n_features,)
     n_features, n_blocks, n_codewords, block_size : int
     code_dtype : dtype
         uint8 for up to 256 codewords, uint16 for more.
@@ -58,7 +62,9 @@ class Codebooks:
     array([[1., 1., 5., 5.]], dtype=float32)
     """
 
-    def __init__(self, words: npt.ArrayLike, n_features: int | None = None) -> None:
+    def __init__(
+        self, words: npt.ArrayLike, n_features: int | None = None, order: npt.ArrayLike | None = None
+    ) -> None:
         self.words = np.ascontiguousarray(words, dtype=np.float32)
         if self.words.ndim != 3 or 0 in self.words.shape:
             raise DataError(
@@ -79,6 +85,10 @@ class Codebooks:
         check_number("Codebooks", "n_features", self.n_features, low=lowest, high=full, integer=True)
         if self.words[-1, :, self.block_size - (full - self.n_features) :].any():
             raise DataError("Codebooks: codewords must be zero past the last feature.")
+        self.order = np.arange(self.n_features) if order is None else np.array(order, dtype=np.int64)
+        if not np.array_equal(np.sort(self.order), np.arange(self.n_features)):
+            raise DataError(f"Codebooks: the order must hold each of the {self.n_features} features once.")
+        self._blocks = np.split(self.order, range(self.block_size, self.n_features, self.block_size))
         self.code_dtype = np.dtype(np.uint8 if self.n_codewords <= 256 else np.uint16)
         last = self.block_size - (full - self.n_features)
         self._ready = [make_codebook(words) for words in self.words[:-1]]
@@ -122,7 +132,7 @@ class Codebooks:
             Receives the codes.
         """
         for block, book in enumerate(self._ready):
-            encode(cells, block * self.block_size, book, codes[..., block])
+            encode(cells, self._blocks[block], book, codes[..., block])
 
     def decode(self, codes: npt.ArrayLike) -> FloatArray:
         """Put codewords in the place of codes.
@@ -139,8 +149,14 @@ class Codebooks:
         vectors = np.empty((*codes.shape[:-1], self.n_blocks, self.block_size), np.float32)
         for block, words in enumerate(self.words):
             vectors[..., block, :] = words[codes[..., block]]
-        joined = vectors.reshape(*codes.shape[:-1], self.n_blocks * self.block_size)
-        return np.ascontiguousarray(joined[..., : self.n_features])
+        return self._in_place(vectors)
+
+    def _in_place(self, blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Put blocks `(..., n_blocks, block_size)` back to where their features stand in a vector."""
+        joined = blocks.reshape(*blocks.shape[:-2], self.n_blocks * self.block_size)
+        vectors = np.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
+        vectors[..., self.order] = joined[..., : self.n_features]
+        return vectors
 
     def check_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
         """Return codes as an array, and complain if they are not these codebooks'."""
@@ -157,6 +173,52 @@ class Codebooks:
                 f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {array.min()}..{array.max()}."
             )
         return array
+
+    def tables(self, weights: npt.ArrayLike) -> FloatArray:
+        """Scores of all codewords under weights: what a linear function of vectors is on codes.
+
+        Parameters
+        ----------
+        weights : array_like of float, shape (..., n_features)
+
+        Returns
+        -------
+        ndarray of float32, shape (..., n_blocks, n_codewords)
+
+        Examples
+        --------
+        >>> books = Codebooks([[[0, 1], [1, 1], [2, 0]]])
+        >>> books.tables([1.0, 10.0])
+        array([[10., 11.,  2.]], dtype=float32)
+        """
+        given = np.asarray(weights, dtype=np.float32)
+        blocks = np.zeros((*given.shape[:-1], self.n_blocks * self.block_size), np.float32)
+        blocks[..., : self.n_features] = given[..., self.order]
+        columns = blocks.reshape(-1, self.n_blocks, self.block_size).transpose(1, 2, 0)
+        scores = np.matmul(self.words, columns).transpose(2, 0, 1)
+        return np.ascontiguousarray(scores).reshape(*given.shape[:-1], self.n_blocks, self.n_codewords)
+
+    def totals(self, histograms: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+        """Sum the vectors that weighted histograms of codes stand for: the transpose of `tables`.
+
+        Parameters
+        ----------
+        histograms : array_like of float, shape (..., n_blocks, n_codewords)
+
+        Returns
+        -------
+        ndarray of float, shape (..., n_features)
+
+        Examples
+        --------
+        >>> books = Codebooks([[[0, 1], [1, 1], [2, 0]]])
+        >>> books.totals([[2.0, 0.0, 1.0]])
+        array([2., 2.])
+        """
+        given = np.asarray(histograms)
+        rows = given.reshape(-1, self.n_blocks, self.n_codewords).transpose(1, 0, 2)
+        blocks = np.matmul(rows, self.words).transpose(1, 0, 2)
+        return self._in_place(blocks.reshape(*given.shape[:-2], self.n_blocks, self.block_size))
 
     def kernel_product(self, tables: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
         """Multiply tables by the codewords' kernel: `K a = Z (Zᵀ a)` in each block.

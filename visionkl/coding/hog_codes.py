@@ -6,6 +6,10 @@ scales and views (`FeaturePyramid.framed`); its levels are `(rows, cols, n_block
 The cells of the frame are all the same: zeros, with the truncation mark. They are therefore not searched:
 their code is looked up once. It is worth a codeword of its own, because nothing else has the mark, and a mean
 of cells would smear it: `fit_cells` learns one codeword fewer and adds it.
+
+Cells are cut into blocks by orientation: the two signed bins and the unsigned one of an edge's direction go
+together, because each nearly tells the others. That lowers the squared error of 2 blocks by a quarter and of
+4 blocks by more than a third, against channels as they stand; a learned rotation gains hardly more.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from visionkl.features.pyramid import FeaturePyramid
 
 if TYPE_CHECKING:
     from visionkl.coding.pq import ProductQuantizer
+
+#: Channels by orientation: both signs and the unsigned bin, then textures and truncation.
+ORDER = (*np.arange(27).reshape(3, 9).T.ravel().tolist(), 27, 28, 29, 30, TRUNCATION)
 
 # The ring of cells that HOG drops lies inside the padding.
 _RING = 1
@@ -55,13 +62,16 @@ def fit_cells(quantizer: ProductQuantizer, cells: npt.ArrayLike) -> ProductQuant
 
     if quantizer.n_codewords < 2:
         raise DataError("fit_cells: HOG cells need at least 2 codewords, one of them for the frame.")
-    learner = clone(quantizer).set_params(n_codewords=quantizer.n_codewords - 1).fit(cells)
+    rows = np.asarray(cells)
+    if rows.ndim == 2 and rows.shape[1] == N_CHANNELS:
+        rows = rows[:, ORDER]
+    learner = clone(quantizer).set_params(n_codewords=quantizer.n_codewords - 1).fit(rows)
     _check_channels("fit_cells", learner.books_)
     n_blocks, _, block_size = learner.codebooks_.shape
     frame = np.zeros(n_blocks * block_size, np.float32)
-    frame[:N_CHANNELS] = frame_cell()
+    frame[:N_CHANNELS] = frame_cell()[list(ORDER)]
     words = np.concatenate([learner.codebooks_, frame.reshape(n_blocks, 1, block_size)], axis=1)
-    fitted = type(quantizer).from_codebooks(words, N_CHANNELS)
+    fitted = type(quantizer).from_codebooks(Codebooks(words, N_CHANNELS, ORDER))
     fitted.n_iter_ = learner.n_iter_
     return fitted.set_params(**quantizer.get_params())
 

@@ -226,16 +226,18 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return self.books_.kernel_product(tables)
 
     @classmethod
-    def from_codebooks(cls, codebooks: npt.ArrayLike, n_features: int | None = None) -> ProductQuantizer:
+    def from_codebooks(
+        cls, codebooks: npt.ArrayLike | Codebooks, n_features: int | None = None
+    ) -> ProductQuantizer:
         """Make a fitted quantizer from codewords that are known.
 
         Parameters
         ----------
-        codebooks : array_like of float, shape (n_blocks, n_codewords, block_size)
+        codebooks : Codebooks, or array_like of float, shape (n_blocks, n_codewords, block_size)
         n_features : int, optional
             Length of the vectors; all blocks are full by default.
         """
-        books = Codebooks(codebooks, n_features)
+        books = codebooks if isinstance(codebooks, Codebooks) else Codebooks(codebooks, n_features)
         quantizer = cls(books.n_codewords, block_size=books.block_size)
         quantizer.n_features_in_ = books.n_features
         quantizer._adopt(books)
@@ -366,13 +368,13 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 def _search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
-    encode(points[None], 0, make_codebook(words), codes[None])
+    encode(points[None], np.arange(words.shape[1]), make_codebook(words), codes[None])
 
 
 def _search_in_threads(n_jobs: int | None) -> Search:
     def search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
-        book = make_codebook(words)
+        book, channels = make_codebook(words), np.arange(words.shape[1])
         parts = [np.s_[i : i + _POINTS_A_TASK] for i in range(0, len(points), _POINTS_A_TASK)]
-        run_tasks(lambda part: encode(points[part][None], 0, book, codes[part][None]), parts, n_jobs)
+        run_tasks(lambda part: encode(points[part][None], channels, book, codes[part][None]), parts, n_jobs)
 
     return search

@@ -124,7 +124,7 @@ class TableFilters:
         """Scores `(h, w, n_blocks, n_codewords, n)` of all codewords in all positions of `n` filters."""
         books = self._books
         h, w = np.max([filter_.shape[:2] for filter_ in filters], axis=0)
-        weights = np.zeros((h, w, books.n_blocks * books.block_size, len(filters)), np.float32)
+        weights = np.zeros((len(filters), h, w, books.n_features), np.float32)
         for i, filter_ in enumerate(filters):
             rows, cols, channels = filter_.shape
             if channels != books.n_features:
@@ -132,8 +132,8 @@ class TableFilters:
                     f"TableFilters: the filters have {channels} channels, "
                     f"but the codewords {books.n_features}."
                 )
-            weights[:rows, :cols, :channels, i] = filter_
-        return np.matmul(books.words, weights.reshape(h, w, books.n_blocks, books.block_size, len(filters)))
+            weights[i, :rows, :cols] = filter_
+        return books.tables(weights).transpose(1, 2, 3, 4, 0)
 
 
 def _by_size(filters: Sequence[npt.NDArray[np.float32]]) -> list[tuple[int, ...]]:

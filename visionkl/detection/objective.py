@@ -179,7 +179,7 @@ class _Block:
     def scores(self, v: Vector) -> Vector:
         where = self._where
         weights = self._own(v[where.cells].reshape(-1, N_CHANNELS))
-        cells = weights if self._codebooks is None else tables_of(weights, self._codebooks)
+        cells = weights if self._codebooks is None else self._codebooks.tables(weights)
         return (
             self._cells.scores(cells.reshape(-1).astype(np.float64))
             + self._deformations @ v[where.deformations]
@@ -190,27 +190,16 @@ class _Block:
     def add_total(self, shares: Vector, first: int, total: Vector) -> None:
         where, rows = self._where, np.s_[first : first + shares.shape[1]]
         for k, cells in enumerate(self._cells.combine(shares, first)):
-            weights = (
-                cells.reshape(-1, N_CHANNELS) if self._codebooks is None else decoded(cells, self._codebooks)
-            )
-            total[k, where.cells] += self._own(weights).reshape(-1)
+            total[k, where.cells] += self._own(self._decoded(cells)).reshape(-1)
         total[:, where.deformations] += shares @ self._deformations[rows]
         total[:, where.scale_bias] += shares @ self._octaves[rows]
         total[:, where.bias] += BIAS_GAIN * shares.sum(axis=1)
 
+    def _decoded(self, cells: Vector) -> npt.NDArray[np.floating]:
+        if self._codebooks is None:
+            return cells.reshape(-1, N_CHANNELS)
+        books = self._codebooks
+        return books.totals(cells.reshape(-1, books.n_blocks, books.n_codewords))
+
     def _own(self, cells: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
         return mirror_cells(self._component, cells) if self._flipped else cells
-
-
-def tables_of(weights: npt.NDArray[np.floating], books: Codebooks) -> npt.NDArray[np.float32]:
-    """Scores `(n_cells, n_blocks, n_codewords)` of all codewords under weights `(n_cells, 32)`."""
-    padded = np.zeros((len(weights), books.n_blocks * books.block_size), np.float32)
-    padded[:, :N_CHANNELS] = weights
-    blocks = padded.reshape(-1, books.n_blocks, books.block_size).transpose(1, 0, 2)
-    return np.ascontiguousarray((blocks @ books.words.transpose(0, 2, 1)).transpose(1, 0, 2))
-
-
-def decoded(histograms: npt.NDArray[np.floating], books: Codebooks) -> npt.NDArray[np.floating]:
-    """Return sums of cells `(n_cells, 32)`, given the histograms of their codes in one row."""
-    by_block = histograms.reshape(-1, books.n_blocks, books.n_codewords).transpose(1, 0, 2)
-    return (by_block @ books.words).transpose(1, 0, 2).reshape(by_block.shape[1], -1)[:, :N_CHANNELS]

@@ -107,15 +107,20 @@ def make_codebook(words: FloatArray) -> Codebook:
     return Codebook(words, columns, centre, pairs, norms, steps, moved)
 
 
-def encode(cells: FloatArray, first: int, codebook: Codebook, codes: npt.NDArray[np.integer]) -> None:
+def encode(
+    cells: FloatArray,
+    channels: npt.NDArray[np.int64],
+    codebook: Codebook,
+    codes: npt.NDArray[np.integer],
+) -> None:
     """Find the nearest codeword of each cell.
 
     Parameters
     ----------
     cells : ndarray of float32, shape (rows, cols, channels)
         Contiguous along the last axis; rows and columns may be spaced in any way.
-    first : int
-        The first channel of the block.
+    channels : ndarray of int64, shape (size,)
+        The channels that make up the block, in the order of the codewords.
     codebook : Codebook
     codes : ndarray of integers, shape (rows, cols)
         Receives the codewords' numbers.
@@ -123,12 +128,11 @@ def encode(cells: FloatArray, first: int, codebook: Codebook, codes: npt.NDArray
     rows, cols = codes.shape
     if not rows or not cols:
         return
-    block = cells[:, :, first : first + codebook.words.shape[1]]
-    memory, (row_step, col_step) = _as_memory(block, writeable=False)
+    memory, (row_step, col_step) = _as_memory(cells, writeable=False)
     code_memory, code_steps = _as_memory(codes[:, :, None], writeable=True)
     book = codebook
     _encode(
-        memory, (rows, cols, row_step, col_step), book.words, book.columns, book.centre, book.pairs,
+        memory, (rows, cols, row_step, col_step), channels, book.words, book.columns, book.centre, book.pairs,
         book.norms, book.steps, book.moved, code_memory, code_steps, _WORDS, _VECTORS,
     )  # fmt: skip
 
@@ -146,11 +150,25 @@ def _as_memory(cells: npt.NDArray[Any], *, writeable: bool) -> tuple[npt.NDArray
 
 @compiled
 def _encode(
-    memory, layout, words, columns, centre, pairs, norms, steps, moved, codes, code_steps, abreast, vectors
+    memory,
+    layout,
+    channels,
+    words,
+    columns,
+    centre,
+    pairs,
+    norms,
+    steps,
+    moved,
+    codes,
+    code_steps,
+    abreast,
+    vectors,
 ):
     rows, cols, row_step, col_step = layout
     n_words, size = words.shape
     n_pairs = (size + 1) // 2
+    point = np.empty(size, np.float32)
     rounded = np.zeros(2 * n_pairs, np.int16)
     in_pairs = rounded.view(np.int32)
     tile = np.zeros(n_pairs * _TILE, np.int32)
@@ -169,7 +187,9 @@ def _encode(
         for i in range(n):
             at = row * row_step + col * col_step
             where[i, 0], where[i, 1] = at, row * code_steps[0] + col * code_steps[1]
-            squares[i], moves[i] = _round_point(piece(memory, at, size), centre, unit, rounded)
+            for j in range(size):
+                point[j] = memory[at + channels[j]]
+            squares[i], moves[i] = _round_point(point, centre, unit, rounded)
             for pair in range(n_pairs):
                 tile[pair * _TILE + i] = in_pairs[pair]
             col += 1
@@ -188,7 +208,9 @@ def _encode(
             if np.float64(second[i]) - np.float64(best[i]) > margins[i]:
                 codes[to] = nearest[i]
             else:
-                codes[to] = _search_slowly(piece(memory, at, size), words, columns, distances)
+                for j in range(size):
+                    point[j] = memory[at + channels[j]]
+                codes[to] = _search_slowly(point, words, columns, distances)
 
 
 @compiled
