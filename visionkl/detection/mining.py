@@ -30,9 +30,9 @@ MARGIN = -1.0
 _OBJECT_OVERLAP = 0.3
 # Windows that overlap a harder one so much are left for a later pass.
 _ALIKE = 0.8
-_MOST_A_PICTURE = 50
-# Of very many hard windows, so many are looked at.
-_MOST_CANDIDATES = 1000
+# Of very many hard windows, so many are looked at: of a picture, and of a level.
+_MOST_CANDIDATES = 2000
+_MOST_A_LEVEL = 400
 
 Boxes = npt.NDArray[np.float64]
 
@@ -47,11 +47,14 @@ class MiningPass:
     pyramids : Pyramids
     taboo : sequence of ndarray of float64, shape (n, 4)
         Boxes of objects of the class, by picture.
+    n_windows : int
+        Largest number of negatives of a picture.
     """
 
     model: MixtureModel
     pyramids: Pyramids
     taboo: Sequence[Boxes] = field(repr=False)
+    n_windows: int
 
     @cached_property
     def matcher(self) -> Matcher:
@@ -78,16 +81,16 @@ def mine_picture(context: MiningPass, picture: int) -> tuple[list[Samples], npt.
                     overlaps = window_overlaps(pyramid, level, component.root.shape, scores.shape[1:], box)
                     allowed[own] &= overlaps[roots[own, 0], roots[own, 1]] < _OBJECT_OVERLAP
         chosen = np.flatnonzero(allowed)
-        if len(chosen) > _MOST_CANDIDATES:
+        if len(chosen) > _MOST_A_LEVEL:
             hardness = scores[components[chosen], roots[chosen, 0], roots[chosen, 1]]
-            chosen = chosen[np.sort(np.argsort(-hardness, kind="stable")[:_MOST_CANDIDATES])]
+            chosen = chosen[np.sort(np.argsort(-hardness, kind="stable")[:_MOST_A_LEVEL])]
         return components[chosen], roots[chosen]
 
     found = context.matcher.place(pyramid, choose)
     if len(found) > _MOST_CANDIDATES:
         found = _rows_of(found, np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES])
     boxes, _ = filter_boxes(model, pyramid, found)
-    keep = suppress(boxes, found.scores, overlap=_ALIKE, measure="iou")[:_MOST_A_PICTURE]
+    keep = suppress(boxes, found.scores, overlap=_ALIKE, measure="iou")[: context.n_windows]
     hardest = _rows_of(found, keep)
     return collect_samples(model, pyramid, hardest, picture), hardest.scores
 

@@ -69,11 +69,13 @@ from visionkl.parallel.executor import Executor, make_executor
 #: Score above which a trained detector shows what it finds, before validation tells better.
 _THRESHOLD = -0.5
 
-_RANDOM_NEGATIVES = 4000  # for each component
+_RANDOM_NEGATIVES = 20000  # for each component
+# Hard negatives of a pass, and of a picture at most and at least.
+_MINED = 60000
+_MOST_A_PICTURE, _FEWEST_A_PICTURE = 100, 10
 _CACHE_SHARE = 0.1  # of the memory that training may use
 _DEFAULT_MEMORY = 2 << 30
-# Negatives that score lower than this have left the margin far behind and leave the cache.
-_SURE = -1.1
+_MOST_NEGATIVES = 150_000  # more of them make a solution slow and hardly better
 # A round of mining that adds so small a part to the objective ends.
 _LITTLE_NEW = 0.02
 _TOLERANCE = 0.01
@@ -320,7 +322,8 @@ class _Trainer:
         numbers = range(len(self.data.pictures))
         found, scores = [], []
         with self.observer.stage(f"mining ({step})", len(numbers)) as stage:
-            context = MiningPass(model, self.pyramids, self.taboo)
+            n_windows = int(np.clip(_MINED // len(numbers), _FEWEST_A_PICTURE, _MOST_A_PICTURE))
+            context = MiningPass(model, self.pyramids, self.taboo, n_windows)
             for samples, hardness in self.executor.map(mine_picture, context, numbers):
                 found.append(samples)
                 scores.append(hardness)
@@ -435,16 +438,17 @@ class _Trainer:
             sorted_by_root(Samples.join([cached, some]))
             for cached, some in zip(state.negatives, new, strict=True)
         )
+        n = sum(map(len, cache))
         n_bytes = sum(samples.nbytes for samples in cache)
-        if n_bytes > self.cache_bytes:
+        n_kept = min(_MOST_NEGATIVES, int(n * self.cache_bytes / max(n_bytes, 1)))
+        if n > n_kept:
             scores = self._scores(state.model, cache)
-            n_kept = int(sum(map(len, cache)) * self.cache_bytes / n_bytes)
-            lowest = np.sort(np.concatenate(scores))[-n_kept] if n_kept else np.inf
+            lowest = np.sort(np.concatenate(scores))[-n_kept]
             cache = tuple(samples[own >= lowest] for samples, own in zip(cache, scores, strict=True))
         return replace(state, negatives=cache), sum(map(len, new))
 
     def _solve(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
-        """Learn from all samples; negatives that the new model is sure of leave the cache."""
+        """Learn from all samples."""
         learned = without_mirrors(state.model)
         parameters = Parameters(learned)
         began = time.perf_counter()
@@ -470,9 +474,7 @@ class _Trainer:
             "passes": result.n_passes,
             "solving_seconds": round(time.perf_counter() - began, 2),
         }
-        scores = self._scores(model, state.negatives)
-        kept = tuple(samples[own > _SURE] for samples, own in zip(state.negatives, scores, strict=True))
-        state = replace(state, model=model, negatives=kept)
+        state = replace(state, model=model)
         return state, figures | {"objective": round(self._objective(state), 5)}
 
     def _objective(self, state: TrainingState) -> float:
