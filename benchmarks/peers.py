@@ -35,6 +35,7 @@ PACKAGES = (
     "opencv-contrib-python-headless==5.0.0.93",
     "scikit-image==0.26.0",
     "faiss-cpu==1.15.1",
+    "dlib-bin==20.0.1.post1",
 )
 NOT_INSTALLED = "run 'python benchmarks/peers.py install' first"
 

@@ -49,6 +49,7 @@ _DEFINED_IN = {
     # evaluation
     "evaluate_voc": "visionkl.evaluation.voc",
     "evaluate_coco": "visionkl.evaluation.coco",
+    "analyse_errors": "visionkl.evaluation.errors",
     # errors
     "DataError": "visionkl.core.errors",
     "DeviceError": "visionkl.core.errors",
