@@ -45,6 +45,7 @@ _DEFINED_IN = {
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",
+    "ContextRescorer": "visionkl.detection.context",
     "load": "visionkl.store",
     # evaluation
     "evaluate_voc": "visionkl.evaluation.voc",

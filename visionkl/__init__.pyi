@@ -18,6 +18,7 @@ from visionkl.datasets.imagenet import ImageNet as ImageNet
 from visionkl.datasets.sample import make_sample_set as make_sample_set
 from visionkl.datasets.voc import VOC as VOC
 from visionkl.datasets.yolo import YOLO as YOLO
+from visionkl.detection.context import ContextRescorer as ContextRescorer
 from visionkl.detection.detector import DPMDetector as DPMDetector
 from visionkl.detection.detector import detect_all as detect_all
 from visionkl.evaluation.coco import evaluate_coco as evaluate_coco
