@@ -211,18 +211,19 @@ def ffld2_tasks(folder: Path) -> Iterator[Task]:
     write_voc(data.root, "train", map(with_longest_side(LONGEST_SIDE), chosen))
     facts = {"program": "visionkl", **_census(data)}
     facts["note"] = f"{original.label}, {facts['n_objects']} objects in {facts['n_pictures']} pictures"
-    yield Task("visionkl", facts, lambda: train_ours(data, PART_MODEL))
+    yield Task(f"visionkl, {data.label}", facts, lambda: train_ours(data, PART_MODEL))
 
 
 def table_tasks(data: Data) -> Iterator[Task]:
     """Train the detector of a category with all kinds of codes, and without."""
+    where = data.split(data.train).name
     for n_blocks, n_codewords in CODINGS:
         coding = {"n_blocks": n_blocks, "n_codewords": n_codewords} if n_blocks else {"n_blocks": 0}
         bytes_a_cell = n_blocks * (1 if n_codewords <= 256 else 2) if n_blocks else 32 * 4
         title = f"M = {n_blocks}, D = {n_codewords}" if n_blocks else "dense"
         yield Task(
-            f"{data.label}, {title}",
-            {"coding": title, "bytes_a_cell": bytes_a_cell, "label": data.label},
+            f"{where}, {data.label}, {title}",
+            {"data": f"{where}, {data.label}", "coding": title, "bytes_a_cell": bytes_a_cell},
             lambda coding=coding: train_ours(data, coding),
         )
 
@@ -315,6 +316,7 @@ FFLD2_COLUMNS: Columns = {
     "remark": _text("note"),
 }
 TABLE_COLUMNS: Columns = {
+    "data": _text("data"),
     "coding": _text("coding"),
     "bytes a cell": _text("bytes_a_cell"),
     "AP 07": _ap("ap_07"),
