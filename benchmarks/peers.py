@@ -2,10 +2,10 @@
 
 `python benchmarks/peers.py install` makes the environment `benchmarks/.peers`, with everything pinned:
 
-- OpenCV, scikit-image and faiss as wheels;
-- dlib from its source, because its Python package does not offer the HOG features by themselves:
+- OpenCV, scikit-image, faiss and dlib as wheels; dlib's trains detectors (`peer_trainer.py`);
+- dlib's HOG from its source, because its Python package does not offer the features by themselves:
   `peer_fhog.cpp` is compiled against dlib's headers with the flags that a C++ user would give (-O3
-  -march=native). This step needs g++; without it the peer dlib is left out, and the table says so.
+  -march=native). This step needs g++; without it that peer is left out, and the table says so.
 
 A peer is timed inside its own process (`peer_worker.py`), which waits for one JSON line and answers with one.
 """
@@ -35,6 +35,7 @@ PACKAGES = (
     "opencv-contrib-python-headless==5.0.0.93",
     "scikit-image==0.26.0",
     "faiss-cpu==1.15.1",
+    "dlib-bin==20.0.1.post1",
 )
 NOT_INSTALLED = "run 'python benchmarks/peers.py install' first"
 
@@ -46,7 +47,7 @@ def install() -> None:
     subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--only-binary", ":all:", *PACKAGES], check=True)
     compiler = shutil.which("g++")
     if compiler is None:
-        print("There is no g++ here: dlib is left out (on Debian: sudo apt-get install g++).")
+        print("There is no g++ here: dlib's HOG is left out (on Debian: sudo apt-get install g++).")
         return
     print(f"Compiling the HOG pyramid of dlib {DLIB_VERSION}")
     with tempfile.TemporaryDirectory() as folder:

@@ -32,6 +32,16 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
+def machine_sentence(machine: dict[str, Any]) -> str:
+    """Write the facts about the machine as a sentence."""
+    versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    return (
+        f"Measured {machine['date']} on {machine['processor']}, {machine['cores']} cores,"
+        f" {machine['system']}, Python {machine['python']}; {versions};"
+        f" BLAS: {', '.join(machine['blas']) or 'unknown'}."
+    )
+
+
 def cores_in_use() -> tuple[float, float, float] | None:
     """Read the clock, and the processor seconds used so far by all programs and by this one with its own."""
     try:
@@ -101,12 +111,8 @@ def _ratio(numbers: dict[str, float]) -> str:
 
 def markdown(report: dict[str, Any]) -> str:
     """Turn a report into Markdown: the machine, the ratios, where time goes, what was not run."""
-    machine = report["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     lines = [
-        f"Measured {machine['date']} on {machine['processor']}, {machine['cores']} cores,"
-        f" {machine['system']}, Python {machine['python']}; {versions};"
-        f" BLAS: {', '.join(machine['blas']) or 'unknown'}. Picture: {report['picture']}.",
+        f"{machine_sentence(report['machine'])} Picture: {report['picture']}.",
         "",
         *_disturbance(report.get("cores_used_by_others")),
         "Times are medians with the middle half; ratios are paired, round by round: below 1 we are faster.",
@@ -125,10 +131,10 @@ def _disturbance(cores: float | None) -> list[str]:
 
 
 def _ratio_table(rows: list[dict[str, Any]]) -> list[str]:
-    lines = [_line(_HEADER), "|---" * len(_HEADER) + "|"]
+    lines = [table_line(_HEADER), "|---" * len(_HEADER) + "|"]
     for row in rows:
         if "not_measured" in row:
-            lines.append(_line([row["title"], str(row["threads"]), "not measured", *[""] * 6]))
+            lines.append(table_line([row["title"], str(row["threads"]), "not measured", *[""] * 6]))
             continue
         ours = [(row["title"], str(row["threads"]), _with_spread(row["ours"]["seconds"]))]
         peers = [(e["name"], _with_spread(e["seconds"]), _ratio(e["ours_by_this"])) for e in row["peers"]]
@@ -142,11 +148,12 @@ def _ratio_table(rows: list[dict[str, Any]]) -> list[str]:
         columns = (ours, 3), (peers, 3), (limits, 2), (quoted, 1)
         for number in range(max(len(cells) for cells, _ in columns)):
             groups = (cells[number] if number < len(cells) else ("",) * width for cells, width in columns)
-            lines.append(_line([cell for group in groups for cell in group]))
+            lines.append(table_line([cell for group in groups for cell in group]))
     return lines
 
 
-def _line(cells: Iterable[str]) -> str:
+def table_line(cells: Iterable[str]) -> str:
+    """Write a line of a table."""
     return "| " + " | ".join(cells) + " |"
 
 

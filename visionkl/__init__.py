@@ -45,10 +45,12 @@ _DEFINED_IN = {
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",
+    "ContextRescorer": "visionkl.detection.context",
     "load": "visionkl.store",
     # evaluation
     "evaluate_voc": "visionkl.evaluation.voc",
     "evaluate_coco": "visionkl.evaluation.coco",
+    "analyse_errors": "visionkl.evaluation.errors",
     # errors
     "DataError": "visionkl.core.errors",
     "DeviceError": "visionkl.core.errors",

@@ -18,9 +18,11 @@ from visionkl.datasets.imagenet import ImageNet as ImageNet
 from visionkl.datasets.sample import make_sample_set as make_sample_set
 from visionkl.datasets.voc import VOC as VOC
 from visionkl.datasets.yolo import YOLO as YOLO
+from visionkl.detection.context import ContextRescorer as ContextRescorer
 from visionkl.detection.detector import DPMDetector as DPMDetector
 from visionkl.detection.detector import detect_all as detect_all
 from visionkl.evaluation.coco import evaluate_coco as evaluate_coco
+from visionkl.evaluation.errors import analyse_errors as analyse_errors
 from visionkl.evaluation.voc import evaluate_voc as evaluate_voc
 from visionkl.features.hog import hog as hog
 from visionkl.features.pyramid import feature_pyramid as feature_pyramid
