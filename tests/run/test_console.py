@@ -55,7 +55,7 @@ class FindOptions:
 
 
 def find(*arguments, ends_list=None):
-    return parse(FindOptions, arguments, name="find", positional="inputs", ends_list=ends_list)
+    return parse(FindOptions, arguments, name="find", positional="inputs", ends_list=ends_list)[:2]
 
 
 def run(story, *arguments, capsys):
