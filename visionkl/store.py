@@ -26,8 +26,8 @@ from safetensors.numpy import save as encode
 
 from visionkl._version import __version__
 from visionkl.coding.codebooks import Codebooks
-from visionkl.core.errors import DataError, ModelFileError, VisionklError
-from visionkl.core.files import atomic_write
+from visionkl.core.errors import DataError, ModelFileError
+from visionkl.core.files import write_whole
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.features.hog import N_CHANNELS
@@ -140,7 +140,9 @@ def save_checkpoint(state: TrainingState, path: str | Path) -> None:
     model, arrays = _described(state.model)
     for kind in _SAMPLE_KINDS:
         for number, samples in enumerate(getattr(state, kind)):
-            arrays |= {f"{kind}.{number}.{part.name}": getattr(samples, part.name) for part in fields(samples)}
+            arrays |= {
+                f"{kind}.{number}.{part.name}": getattr(samples, part.name) for part in fields(samples)
+            }
     counts = {kind: len(getattr(state, kind)) for kind in _SAMPLE_KINDS}
     description = {"format": FORMAT, "kind": _CHECKPOINT, "written_by": _WRITER, "n_done": state.n_done}
     _write(path, {**description, "model": model, **counts}, arrays)
@@ -177,14 +179,7 @@ def _state(description: dict[str, Any], arrays: Arrays) -> TrainingState:
 def _write(path: str | Path, description: dict[str, Any], arrays: Arrays) -> None:
     # safetensors writes the memory as it lies there: an array that is a view must be made contiguous first.
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    try:
-        with atomic_write(path, "wb") as file:
-            file.write(encode(whole, metadata={"visionkl": json.dumps(description)}))
-    except OSError as error:
-        older = "the older file is still there" if Path(path).is_file() else "nothing was written"
-        raise VisionklError(
-            f"{path}: the {description['kind']} cannot be written ({error.strerror or error}); {older}."
-        ) from None
+    write_whole(path, encode(whole, metadata={"visionkl": json.dumps(description)}), description["kind"])
 
 
 def _read(path: Path, kind: str, build: Callable[[dict[str, Any], Arrays], Content]) -> Content:

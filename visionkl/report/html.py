@@ -29,8 +29,9 @@ p.subtitle { margin-top: 0; opacity: .75; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .8rem .25rem 0; text-align: left; }
 td.number, th.number { text-align: right; }
-figure { margin: 1rem 0; display: inline-block; vertical-align: top; max-width: 100%; }
-figure img { max-width: 100%; height: auto; } figcaption { font-size: .85rem; opacity: .8; }
+figure { margin: .6rem .8rem .6rem 0; display: inline-table; vertical-align: top; max-width: 100%; }
+figure img { max-width: 100%; height: auto; display: block; }
+figcaption { font-size: .85rem; opacity: .8; display: table-caption; caption-side: bottom; }
 """.strip()
 
 

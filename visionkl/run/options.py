@@ -115,7 +115,8 @@ def _build_parser(options_class: type, name: str, positional: str | None) -> jso
 
         def _expand_help(self, action: argparse.Action) -> str:
             text = (action.help or "").replace("%%", "%")
-            shown = action.default not in (None, False, [], "==SUPPRESS==")
+            shown = isinstance(action.default, int | float) and action.default is not False
+            shown = shown or action.default not in (None, False, [], "==SUPPRESS==")
             return f"{text} (default: {_shown_default(action.default)})" if shown else text
 
         def _format_action_invocation(self, action: argparse.Action) -> str:
