@@ -109,8 +109,8 @@ def _add_score(
         [[result.dataset, result.n_images, mine.n_objects, mine.n_difficult, mine.n_detections, *both]],
     )
     figure = new_figure(6.0, 3.6, layout="constrained")
-    axes = plot_precision_recall({mine.label: (mine.recall, mine.precision, mine.ap)}, figure.add_subplot())
-    axes.get_legend().remove()  # there is one curve
+    curves = {mine.label: (mine.recall, mine.precision, mine.ap)}
+    axes = plot_precision_recall(curves, figure.add_subplot(), legend=False)
     caption = "Precision over recall."
     at = document["at_threshold"]
     if at is not None:
