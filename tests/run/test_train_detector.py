@@ -22,14 +22,19 @@ import yaml
 from visionkl import store
 from visionkl.core import files
 from visionkl.core.errors import DataError, UsageError
+from visionkl.core.types import Annotation, Detections
 from visionkl.datasets import sample
+from visionkl.datasets.base import Dataset, Example
 from visionkl.datasets.voc import VOC
 from visionkl.detection import training
+from visionkl.detection.detector import DPMDetector
 from visionkl.detection.initialise import warped_cells
 from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.detection.samples import Samples
 from visionkl.detection.settings import TrainingSettings
+from visionkl.evaluation import search
 from visionkl.features.hog import mirror
+from visionkl.run import training_report
 from visionkl.run.memory import parse_bytes
 from visionkl.run.options import parse
 from visionkl.run.run_folder import RunFolder
@@ -118,6 +123,14 @@ def workplace(pictures, tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def no_drawings(monkeypatch):
+    """Drawing the report takes two seconds: where it is not the point, its place is all that is filled."""
+    monkeypatch.setattr(
+        training_report, "write_training_report", lambda run, *rest, **more: run.report.write_text("")
+    )
+
+
 ARGUMENTS = ["--data", "data", "--category", "digger"]
 
 
@@ -189,6 +202,7 @@ class TestRun:
             == json.loads(Path("runs/train-digger/evaluation.json").read_text())["evaluation"]
         )
 
+    @pytest.mark.usefixtures("no_drawings")
     def test_its_config_gives_the_same_run_again(self, trainer, workplace, capsys):
         assert run(capsys, *ARGUMENTS, "--n-parts", "0", "--seed", "7")[0] == 0
         config = yaml.safe_load(Path("runs/train-digger/config.yaml").read_text())
@@ -201,6 +215,7 @@ class TestRun:
         )
         assert first.read_bytes() == again.read_bytes()
 
+    @pytest.mark.usefixtures("no_drawings")
     def test_without_arguments_it_trains_on_the_sample_set(self, trainer, tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         few = partial(sample.make_sample_set, n_train=9, n_val=3, n_test=3)
@@ -211,6 +226,14 @@ class TestRun:
         without = yaml.safe_load(Path("runs/train-digger/config.yaml").read_text())
         assert run(capsys, "--config", ROOT / "models/sample.yaml")[0] == 0
         assert yaml.safe_load(Path("runs/train-digger-2/config.yaml").read_text()) == without
+
+    def test_a_model_that_finds_nothing_is_reported_too(self, trainer, workplace, capsys, monkeypatch):
+        monkeypatch.setattr(DPMDetector, "detect_in", lambda self, *rest, **more: Detections())
+        code, out, err = run(capsys, *ARGUMENTS)
+        assert code == 0
+        assert "AP 07 0.0000" in out
+        assert "so the threshold stays at 0" in err
+        assert "not seen at all" in Path("runs/train-digger/report.html").read_text()
 
     def test_a_dry_run_counts_and_writes_nothing(self, trainer, workplace, capsys):
         before = sorted(workplace.rglob("*"))
@@ -223,6 +246,7 @@ class TestRun:
         assert sorted(workplace.rglob("*")) == before
         assert not trainer.seen
 
+    @pytest.mark.usefixtures("no_drawings")
     def test_splits_are_chosen_by_what_is_there(self, trainer, workplace, capsys):
         lists = workplace / "data/VOC2007/ImageSets/Main"
         (lists / "val.txt").unlink()
@@ -241,6 +265,7 @@ class TestRun:
 # -- going on ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_drawings")
 class TestResume:
     @pytest.fixture
     def interrupted(self, trainer, workplace, capsys):
@@ -265,10 +290,11 @@ class TestResume:
         assert (interrupted / "digger.safetensors").read_bytes() == Path(
             "whole/digger.safetensors"
         ).read_bytes()
-        rows = [RunFolder(folder).rows() for folder in (interrupted, Path("whole"))]
-        assert [[{**row, "seconds": 0} for row in some] for some in rows][0] == [
-            {**row, "seconds": 0} for row in rows[1]
-        ]
+        rows, expected = (
+            [{**row, "seconds": 0} for row in RunFolder(folder).rows()]
+            for folder in (interrupted, Path("whole"))
+        )
+        assert rows == expected
 
     def test_a_run_that_had_not_begun_goes_on_too(self, trainer, workplace, capsys):
         trainer.fails_before, trainer.error = 0, KeyboardInterrupt()
@@ -279,8 +305,6 @@ class TestResume:
         assert run(capsys, "--resume")[0] == 0
 
     def test_an_interrupted_search_goes_on_too(self, trainer, workplace, capsys, monkeypatch):
-        from visionkl.evaluation import search
-
         with monkeypatch.context() as patch:
             patch.setattr(search, "search", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
             assert run(capsys, *ARGUMENTS)[0] == 130
@@ -362,6 +386,7 @@ class FullDisk:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.usefixtures("no_drawings")
 class TestFailures:
     def test_a_full_disk_leaves_the_previous_checkpoint(self, trainer, workplace, capsys, monkeypatch):
         trainer.fails_before, trainer.error = 3, KeyboardInterrupt()
@@ -453,21 +478,6 @@ class TestFailures:
         assert "--resume runs/train-digger" in err
         assert "unexpected ZeroDivisionError" in last_line(err)
 
-    def test_nothing_is_found_in_validation(self, trainer, workplace, capsys, monkeypatch):
-        from visionkl.detection.detector import DPMDetector
-
-        monkeypatch.setattr(DPMDetector, "detect_in", lambda self, *a, **k: _nothing())
-        code, out, err = run(capsys, *ARGUMENTS)
-        assert code == 0
-        assert "AP 07 0.0000" in out
-        assert "so the threshold stays at 0" in err
-
-
-def _nothing():
-    from visionkl.core.types import Detections
-
-    return Detections()
-
 
 class TestFacts:
     @pytest.fixture
@@ -475,9 +485,6 @@ class TestFacts:
         return VOC(pictures, split="train")
 
     def facts(self, dataset, boxes, difficult=None, **settings):
-        from visionkl.core.types import Annotation
-        from visionkl.datasets.base import Dataset, Example
-
         objects = Annotation(np.reshape(boxes, (-1, 4)), ["digger"] * len(boxes), difficult)
         example = Example("a", dataset[0].path, lambda: objects)
         one = Dataset("mine", ["digger"], [example])
