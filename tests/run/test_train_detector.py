@@ -466,6 +466,11 @@ class TestFailures:
         assert f"left out: {train[0].path}" in err
         assert trainer.seen["n_pictures"] == 11
 
+    def test_pictures_that_were_learned_from_are_no_test(self, trainer, workplace, capsys):
+        code, _, err = run(capsys, *ARGUMENTS, "--val-split", "train", "--quiet")
+        assert code == 0
+        assert "warning: 12 of the 12 pictures to score on are also learned from" in err
+
     def test_bad_validation_pictures_stop_it_before_training(self, trainer, workplace, capsys):
         VOC("data", split="val")[1].path.unlink()
         assert run(capsys, *ARGUMENTS)[0] == 3

@@ -34,6 +34,8 @@ figure img { max-width: 100%; height: auto; display: block; }
 figcaption { font-size: .85rem; opacity: .8; display: table-caption; caption-side: bottom; }
 """.strip()
 
+_SCREEN_DPI = 100  # pixels of the page that an inch of a figure takes
+
 
 class Report:
     """An HTML report under construction.
@@ -78,14 +80,16 @@ class Report:
     def picture(self, picture: npt.NDArray[np.uint8] | Figure, caption: str = "") -> None:
         """Add a picture `(rows, cols, 3)` of uint8 RGB as JPEG, or a matplotlib figure as PNG."""
         buffer = io.BytesIO()
+        width = ""
         if isinstance(picture, Figure):
             kind = "png"
-            picture.savefig(buffer, format=kind, dpi=130)
+            picture.savefig(buffer, format=kind, dpi=2 * _SCREEN_DPI)  # sharp on screens with small pixels
+            width = f' width="{round(picture.get_figwidth() * _SCREEN_DPI)}"'
         else:
             kind = "jpeg"
             Image.fromarray(np.asarray(picture)).save(buffer, format=kind, quality=88)
         data = base64.b64encode(buffer.getvalue()).decode("ascii")
-        image = f'<img src="data:image/{kind};base64,{data}" alt="{_escaped(caption)}">'
+        image = f'<img src="data:image/{kind};base64,{data}"{width} alt="{_escaped(caption)}">'
         under = f"<figcaption>{_escaped(caption)}</figcaption>" if caption else ""
         self._blocks.append(f"<figure>{image}{under}</figure>")
 

@@ -143,9 +143,10 @@ def component_figure(model: MixtureModel, number: int) -> Figure:
     cell_pixels = max(2 * round(320 / max(rows, cols) / 2), 12)
     panels = _panels(component, cell_pixels, model.max_displacement)
     names = ["root", f"{len(component.parts)} parts, twice as fine", "cost of moving them"]
-    inches = 3.0 / max(rows, cols)
+    # One scale for all components, so that they can be compared.
+    inches = 3.0 / max(max(other.root.shape[:2]) for other in model.components)
     figure = new_figure(
-        (max(cols * inches, 2.0) + 0.1) * len(panels), rows * inches + 0.3, layout="constrained"
+        (max(cols * inches, 1.5) + 0.1) * len(panels), rows * inches + 0.3, layout="constrained"
     )
     for place, (panel, name) in enumerate(zip(panels, names, strict=False), start=1):
         axes = figure.add_subplot(1, len(panels), place)

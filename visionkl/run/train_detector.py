@@ -13,7 +13,9 @@ what a run's folder holds.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visionkl._version import __version__
-from visionkl.core.errors import DataError, DeviceError, UsageError, VisionklError
+from visionkl.core.errors import DataError, DeviceError, UsageError
 from visionkl.detection.settings import TrainingSettings
 from visionkl.run.console import Console, duration_text, run_command
 from visionkl.run.memory import parse_bytes
@@ -115,7 +117,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
 
     train_set, val_set, label = _open(options)
     pictures = _usable_part(train_set, console)
-    _check_validation(val_set, console)
+    _check_validation(val_set, pictures, console)
     facts = training_facts(pictures, label, options.settings, console.jobs)
     if options.dry_run:
         console.result(f"{facts.text()}\nto score on: {val_set.name}, {len(val_set)} pictures")
@@ -125,6 +127,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
         config = _config(options, train_set, val_set, label)
         run = RunFolder.start(options.out or Path("runs") / f"train-{label}", config)
     console.log = run.log
+    console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
     with _going_on_later(run, console):
@@ -252,8 +255,8 @@ def _usable_part(dataset: Dataset, console: Console) -> Dataset:
     return Dataset(dataset.name, dataset.classes, examples)
 
 
-def _check_validation(dataset: VOC, console: Console) -> None:
-    """Make sure that the pictures to score on can be read, and their results be written."""
+def _check_validation(dataset: VOC, learned_from: Dataset, console: Console) -> None:
+    """Make sure that the pictures to score on can be read, their results be written, and mean something."""
     from visionkl.run.evaluate import check_data
 
     for example in dataset:
@@ -263,6 +266,12 @@ def _check_validation(dataset: VOC, console: Console) -> None:
                 "files cannot hold; rename it."
             )
     check_data(dataset, console)
+    both = {example.id for example in dataset} & {example.id for example in learned_from}
+    if both:
+        console.warn(
+            f"{len(both)} of the {len(dataset)} pictures to score on are also learned from: the score will "
+            "flatter the detector."
+        )
 
 
 # -- training ------------------------------------------------------------------------------------------------
@@ -306,8 +315,7 @@ def _going_on_later(run: RunFolder, console: Console) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, VisionklError | OSError):
-            console.keep(f"stopped: {error}")
+        console.keep(f"stopped: {error!r}")
         kept = "what was learned is kept" if run.checkpoint.is_file() else "nothing was learned yet"
         console.warn(f"the run is not finished; {kept}, and --resume {run.path} goes on with it.")
         raise

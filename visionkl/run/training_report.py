@@ -61,8 +61,12 @@ def write_training_report(
     label = model.label
     mine = result.by_class[label]
     run.plots.mkdir(exist_ok=True)
-    title = f"A detector of the class {label}"
-    report = Report(title, f"trained on {document['training']['dataset']}, visionkl {__version__}")
+    training = document["training"]
+    report = Report(
+        f"A detector of the class {label}",
+        f"learned in {duration_text(training['seconds'])} from {training['n_objects']} objects of "
+        f"{training['dataset']}; {bytes_text(document['model_bytes'])} large; visionkl {__version__}",
+    )
     _add_score(report, run, document, mine, result)
     _add_components(report, run, model)
 
