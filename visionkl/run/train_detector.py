@@ -106,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
     from visionkl.run.run_folder import RunFolder
+    from visionkl.run.training_data import check_validation, open_splits, usable_part
     from visionkl.run.training_facts import training_facts
 
     _check_device(options.device)
@@ -115,9 +116,9 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     options = _completed(options, console)
     max_memory = parse_bytes(options.max_memory)
 
-    train_set, val_set, label = _open(options)
-    pictures = _usable_part(train_set, console)
-    _check_validation(val_set, pictures, console)
+    train_set, val_set, label = open_splits(options)
+    pictures = usable_part(train_set, console)
+    check_validation(val_set, pictures, console)
     facts = training_facts(pictures, label, options.settings, console.jobs)
     if options.dry_run:
         console.result(f"{facts.text()}\nto score on: {val_set.name}, {len(val_set)} pictures")
@@ -208,70 +209,6 @@ def _config(options: TrainOptions, train_set: VOC, val_set: VOC, label: str) -> 
     values = _flat(chosen)
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
     return {name: value for name, value in plain.items() if name not in ("out", "resume", "dry_run")}
-
-
-# -- data ----------------------------------------------------------------------------------------------------
-
-
-def _open(options: TrainOptions) -> tuple[VOC, VOC, str]:
-    """Open the pictures to learn from and to score on, and settle the class."""
-    from visionkl.datasets.base import check_classes, listing
-    from visionkl.datasets.voc import VOC, voc_splits
-
-    there = voc_splits(options.data, options.year)
-    train_split = options.train_split or ("trainval" if "train" not in there else "train")
-    rest = ["test"] if train_split == "trainval" else ["val", "test"]
-    val_split = options.val_split or next((name for name in rest if name in there), None)
-    if val_split is None:
-        raise UsageError(
-            f"there is no split to score on beside {train_split}; name one with --val-split "
-            f"(there is {listing(there)})."
-        )
-    policy: Literal["raise", "skip"] = "skip" if options.on_bad_data == "skip" else "raise"
-    train_set = VOC(options.data, options.year, train_split, on_bad_data=policy)
-    val_set = VOC(options.data, options.year, val_split, on_bad_data=policy)
-    label = options.category
-    if label is None:
-        if len(train_set.classes) != 1:
-            raise UsageError(
-                f"say with --category which class to find; {train_set.name} has {listing(train_set.classes)}."
-            )
-        label = train_set.classes[0]
-    check_classes(train_set.name, [label], train_set.classes)
-    if any(letter in label for letter in "/\\\0"):
-        raise UsageError(f"the class {label!r} cannot be the name of a file; rename it in the annotations.")
-    return train_set, val_set, label
-
-
-def _usable_part(dataset: Dataset, console: Console) -> Dataset:
-    """Decode all pictures and read all annotations before training; leave bad ones out, or stop."""
-    from visionkl.datasets.base import Dataset, usable
-
-    with console.progress("checking", len(dataset)) as progress:
-        examples = []
-        for example, _ in usable(dataset, on_skip=lambda _, error: console.warn(f"left out: {error}")):
-            examples.append(example)
-            progress.advance()
-    return Dataset(dataset.name, dataset.classes, examples)
-
-
-def _check_validation(dataset: VOC, learned_from: Dataset, console: Console) -> None:
-    """Make sure that the pictures to score on can be read, their results be written, and mean something."""
-    from visionkl.run.evaluate import check_data
-
-    for example in dataset:
-        if len(example.id.split()) != 1:
-            raise DataError(
-                f"{dataset.name}: the picture {example.id!r} has a blank in its name, which VOC results "
-                "files cannot hold; rename it."
-            )
-    check_data(dataset, console)
-    both = {example.id for example in dataset} & {example.id for example in learned_from}
-    if both:
-        console.warn(
-            f"{len(both)} of the {len(dataset)} pictures to score on are also learned from: the score will "
-            "flatter the detector."
-        )
 
 
 # -- training ------------------------------------------------------------------------------------------------
