@@ -173,7 +173,7 @@ class TestRun:
             assert f"step {number} of 4: {name}" in err
         assert "step 4 of 4: boxes" in (folder / "log.txt").read_text()
         header, *rows = (folder / "metrics.csv").read_text().splitlines()
-        assert header == "step,name,seconds,objective,negatives"
+        assert header == "step,name,seconds,memory_mb,objective,negatives"
         assert [row.split(",")[0] for row in rows] == ["1", "2", "3", "4"]
         environment = json.loads((folder / "environment.json").read_text())
         assert environment["libraries"]["numpy"] == np.__version__
@@ -291,7 +291,7 @@ class TestResume:
             "whole/digger.safetensors"
         ).read_bytes()
         rows, expected = (
-            [{**row, "seconds": 0} for row in RunFolder(folder).rows()]
+            [{**row, "seconds": 0, "memory_mb": 0} for row in RunFolder(folder).rows()]
             for folder in (interrupted, Path("whole"))
         )
         assert rows == expected

@@ -34,6 +34,7 @@ from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import fresh_folder, write_whole
 from visionkl.detection.training import Observer, Stage, TrainingState
 from visionkl.run.console import Console, duration_text
+from visionkl.run.memory import peak_memory
 from visionkl.store import read_checkpoint, save_checkpoint
 
 _LIBRARIES = ("numpy", "scipy", "numba", "opencv-python-headless", "pillow", "scikit-learn", "safetensors")
@@ -173,6 +174,12 @@ class RunObserver(Observer):
         """Time that training has taken, in all runs of the program together."""
         return self._seconds_before + time.monotonic() - self._started
 
+    @property
+    def peak_bytes(self) -> int:
+        """Memory that a process has held at most, in all runs of the program together; 0 if unknown."""
+        before = max((int(row["memory_mb"]) for row in self.rows), default=0)
+        return max(before * 2**20, peak_memory() or 0)
+
     def stage(self, name: str, total: int | None = None) -> AbstractContextManager[Stage]:
         """Show a stage, with the step that it belongs to."""
         return self.console.progress(f"{self._position()} {name}", total)
@@ -180,7 +187,9 @@ class RunObserver(Observer):
     def record(self, row: Row) -> None:
         """Append a row to the metrics, and say it."""
         step = self.n_done + 1
-        self.rows.append({"step": step, "name": self._name(), "seconds": round(self.seconds, 1), **row})
+        memory = round((peak_memory() or 0) / 2**20)
+        about = {"step": step, "name": self._name(), "seconds": round(self.seconds, 1), "memory_mb": memory}
+        self.rows.append({**about, **row, **about})  # our own columns win
         self.run.write_rows(self.rows)
         self.console.note("  " + ", ".join(f"{name} {_figure(value)}" for name, value in row.items()))
 
@@ -211,5 +220,6 @@ def _figure(value: Any) -> str:
 
 
 def _step(row: Mapping[str, str]) -> float:
-    text = row.get("step") or ""
-    return int(text) if text.isdigit() else float("inf")
+    """Tell the step that a row belongs to; what is no row of ours belongs to none."""
+    known = all((row.get(name) or "").isdigit() for name in ("step", "memory_mb"))
+    return int(row["step"]) if known else float("inf")

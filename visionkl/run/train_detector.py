@@ -132,9 +132,9 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
     with _going_on_later(run, console):
-        model, seconds = _train(pictures, label, options.settings, max_memory, run, console)
+        model, cost = _train(pictures, label, options.settings, max_memory, run, console)
         result, model = _evaluate(model, val_set, run, console)
-        document = _document(options, run, train_set, facts, model, result, seconds)
+        document = _document(options, run, train_set, facts, model, result, cost)
         _write_report(run, document, model, result, val_set, console)
     shutil.rmtree(run.work, ignore_errors=True)
     console.result(_summary(run, result, label))
@@ -221,8 +221,8 @@ def _train(
     max_memory: int,
     run: RunFolder,
     console: Console,
-) -> tuple[MixtureModel, float]:
-    """Train from where the run stands; the model, and the time it took."""
+) -> tuple[MixtureModel, dict[str, float]]:
+    """Train from where the run stands; the model, and what time and memory it took."""
     from visionkl.detection import training
     from visionkl.run.run_folder import RunObserver
 
@@ -243,7 +243,7 @@ def _train(
         state=state,
     )
     console.note(f"trained in {duration_text(observer.seconds)}: {model}")
-    return model, observer.seconds
+    return model, {"seconds": round(observer.seconds, 1), "peak_bytes": observer.peak_bytes}
 
 
 @contextmanager
@@ -295,10 +295,8 @@ def _document(
     facts: TrainingFacts,
     model: MixtureModel,
     result: VOCResult,
-    seconds: float,
+    cost: dict[str, float],
 ) -> dict[str, Any]:
-    from visionkl.run.memory import peak_memory
-
     mine = result.by_class[model.label]
     best = mine.best_f1()
     at_threshold = None
@@ -318,8 +316,7 @@ def _document(
         "training": {
             "data": str(train_set.folder),
             **facts.to_dict(),
-            "seconds": round(seconds, 1),
-            "peak_bytes": peak_memory(),
+            **cost,
             "settings": dataclasses.asdict(options.settings),
         },
         "threshold": model.threshold,

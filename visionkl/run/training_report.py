@@ -170,7 +170,7 @@ def _add_training(report: Report, run: RunFolder, document: Mapping[str, Any]) -
             f"{training['n_with']} pictures, {training['n_without']} pictures without",
             "too small": f"{training['n_small']} objects",
             "time of training": duration_text(training["seconds"]),
-            "peak memory of a process": "unknown" if peak is None else bytes_text(peak),
+            "peak memory of a process": bytes_text(peak) if peak else "unknown",
             "model file": f"{run.model(training['label']).name}, {bytes_text(document['model_bytes'])}",
         }
     )
