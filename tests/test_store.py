@@ -7,9 +7,12 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.detection.conftest import random_model
+from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import ModelFileError
 from visionkl.detection.detector import DPMDetector
-from visionkl.store import FORMAT, load, read_model, save
+from visionkl.detection.samples import Samples
+from visionkl.detection.training import TrainingState
+from visionkl.store import FORMAT, load, read_checkpoint, read_model, save, save_checkpoint
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)
 
@@ -110,3 +113,61 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path):
     with pytest.raises(Exception, match=r"m\.safetensors"):
         save(random_model(), target)
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------
+
+
+def random_samples(n, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    features = (rng.random((12, 2 * n)) * 200).astype(dtype)[:, ::2]  # not contiguous: a view must do
+    shifts = rng.integers(-3, 4, (n, 3, 2)).astype(np.int16)
+    return Samples(
+        features, shifts, np.ones(n, np.uint8), rng.integers(0, 99, (n, 4)).astype(np.int32)
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_a_checkpoint_comes_back_unchanged(tmp_path, dtype):
+    words = np.random.default_rng(1).random((2, 7, 16), np.float32)
+    model = random_model(codebooks=Codebooks(words, 32), notes={"origin": "test"})
+    positives = tuple(random_samples(n, dtype, n) for n in (4, 0, 2))
+    negatives = tuple(random_samples(n, dtype, 9 + n) for n in (5, 1, 0))
+    path = tmp_path / "checkpoint.safetensors"
+    save_checkpoint(TrainingState(3, model, positives, negatives), path)
+    again = read_checkpoint(path)
+    assert again.n_done == 3
+    np.testing.assert_array_equal(again.model.codebooks.words, words)
+    for mine, theirs in zip((*positives, *negatives), (*again.positives, *again.negatives), strict=True):
+        for name in ("features", "shifts", "octaves", "keys"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+            assert getattr(mine, name).dtype == getattr(theirs, name).dtype
+    # What was written from it is what was written first: training goes on as if it had never stopped.
+    first = path.read_bytes()
+    save_checkpoint(again, path)
+    assert path.read_bytes() == first
+
+
+def test_models_and_checkpoints_are_not_mistaken_for_each_other(tmp_path):
+    save_checkpoint(TrainingState(1, random_model(), (), ()), tmp_path / "c.safetensors")
+    save(random_model(), tmp_path / "m.safetensors")
+    with pytest.raises(ModelFileError, match=r"c\.safetensors: the file holds a 'checkpoint of training'"):
+        load(tmp_path / "c.safetensors")
+    with pytest.raises(ModelFileError, match="not a 'checkpoint of training'"):
+        read_checkpoint(tmp_path / "m.safetensors")
+
+
+def test_damaged_checkpoints_are_refused(tmp_path):
+    state = TrainingState(1, random_model(), (random_samples(3, np.uint8),), ())
+    save_checkpoint(state, tmp_path / "whole.safetensors")
+    whole = (tmp_path / "whole.safetensors").read_bytes()
+    for size in (0, 7, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "short.safetensors").write_bytes(whole[:size])
+        with pytest.raises(ModelFileError, match=r"short\.safetensors: the file is damaged or no checkpoint"):
+            read_checkpoint(tmp_path / "short.safetensors")
+    with pytest.raises(ModelFileError, match="no such file"):
+        read_checkpoint(tmp_path / "none.safetensors")
+    description = {"format": FORMAT, "kind": "checkpoint of training", "n_done": 1}
+    save_file({"x": np.zeros(1)}, tmp_path / "x.safetensors", metadata={"visionkl": json.dumps(description)})
+    with pytest.raises(ModelFileError, match=r"x\.safetensors: the description .* is not consistent"):
+        read_checkpoint(tmp_path / "x.safetensors")

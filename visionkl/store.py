@@ -1,8 +1,12 @@
-"""Model files: safetensors with a JSON description, and nothing that is ever executed.
+"""Model files and checkpoints: safetensors with a JSON description, and nothing that is ever executed.
 
 A model file holds the arrays of a model by name, such as `components.0.parts.3.weights`, and in the header's
 metadata one entry `visionkl`: a JSON object with the format version, the kind of model and its settings. A
 file of a newer format, of another program, or a damaged one is refused in one sentence.
+
+A checkpoint of training is such a file, too: the model so far under the same names, and the samples beside
+it as `positives.0.features` and so on. Both replace an older file only once they are complete: if the disk is
+full, the older one stays.
 
 `load` also takes the published part models in MATLAB files; see `visionkl.interop.voc_dpm`.
 """
@@ -10,9 +14,12 @@ file of a newer format, of another program, or a damaged one is refused in one s
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as encode
@@ -20,17 +27,28 @@ from safetensors.numpy import save as encode
 from visionkl._version import __version__
 from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import DataError, ModelFileError
-from visionkl.core.files import atomic_write
+from visionkl.core.files import write_whole
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.features.hog import N_CHANNELS
+
+if TYPE_CHECKING:
+    from visionkl.detection.training import TrainingState
 
 #: Version of the layout described above; raised when an older reader could misunderstand a newer file.
 FORMAT = 1
 
 _KIND = "mixture of deformable part models"
+_CHECKPOINT = "checkpoint of training"
+
+_WRITER = f"visionkl {__version__}"
+_MODEL_FIELDS = ("label", "cell_size", "interval", "extra_octave", "threshold", "max_displacement", "notes")
+_SAMPLE_KINDS = ("positives", "negatives")
 
 Arrays = dict[str, npt.NDArray[Any]]
+Content = TypeVar("Content")
+
+# -- models --------------------------------------------------------------------------------------------------
 
 
 def save(model: MixtureModel, path: str | Path) -> None:
@@ -38,35 +56,8 @@ def save(model: MixtureModel, path: str | Path) -> None:
 
     A file of that name is replaced only once the new one is complete.
     """
-    arrays: Arrays = {}
-    components = []
-    for i, component in enumerate(model.components):
-        arrays[f"components.{i}.root"] = component.root
-        arrays[f"components.{i}.scale_bias"] = component.scale_bias
-        if component.box_weights is not None:
-            arrays[f"components.{i}.box_weights"] = component.box_weights
-        for j, part in enumerate(component.parts):
-            arrays[f"components.{i}.parts.{j}.weights"] = part.weights
-            arrays[f"components.{i}.parts.{j}.deformation"] = part.deformation
-        components.append({"bias": component.bias, "anchors": [part.anchor for part in component.parts]})
-    if model.codebooks is not None:
-        arrays["codebooks.words"] = model.codebooks.words
-        arrays["codebooks.order"] = model.codebooks.order
-    description = {
-        "format": FORMAT,
-        "kind": _KIND,
-        "written_by": f"visionkl {__version__}",
-        "label": model.label,
-        "cell_size": model.cell_size,
-        "interval": model.interval,
-        "extra_octave": model.extra_octave,
-        "threshold": model.threshold,
-        "max_displacement": model.max_displacement,
-        "notes": dict(model.notes),
-        "components": components,
-    }
-    with atomic_write(path, "wb") as file:
-        file.write(encode(arrays, metadata={"visionkl": json.dumps(description)}))
+    description, arrays = _described(model)
+    _write(path, {"format": FORMAT, "kind": _KIND, "written_by": _WRITER, **description}, arrays)
 
 
 def load(path: str | Path) -> DPMDetector:
@@ -86,31 +77,27 @@ def load(path: str | Path) -> DPMDetector:
 
 def read_model(path: str | Path) -> MixtureModel:
     """Read a model from a `.safetensors` file that `save` wrote."""
-    path = Path(path)
-    if not path.is_file():
-        raise ModelFileError(f"{path}: there is no such file.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            description = (file.metadata() or {}).get("visionkl")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no dict)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(f"{path}: the file is damaged or no model file ({error}).") from None
-    if description is None:
-        raise ModelFileError(f"{path}: a safetensors file, but not written by visionkl.")
-    try:
-        settings = json.loads(description)
-        if settings["format"] > FORMAT:
-            raise ModelFileError(
-                f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
-                f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
-            )
-        if settings["kind"] != _KIND:
-            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {_KIND!r}.")
-        return _model(settings, arrays)
-    except ModelFileError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, DataError) as error:
-        raise ModelFileError(f"{path}: the model's description is not consistent ({error!r}).") from None
+    return _read(Path(path), _KIND, _model)
+
+
+def _described(model: MixtureModel) -> tuple[dict[str, Any], Arrays]:
+    """Take a model apart into a description in JSON's types, and arrays."""
+    arrays: Arrays = {}
+    components = []
+    for i, component in enumerate(model.components):
+        arrays[f"components.{i}.root"] = component.root
+        arrays[f"components.{i}.scale_bias"] = component.scale_bias
+        if component.box_weights is not None:
+            arrays[f"components.{i}.box_weights"] = component.box_weights
+        for j, part in enumerate(component.parts):
+            arrays[f"components.{i}.parts.{j}.weights"] = part.weights
+            arrays[f"components.{i}.parts.{j}.deformation"] = part.deformation
+        components.append({"bias": component.bias, "anchors": [part.anchor for part in component.parts]})
+    if model.codebooks is not None:
+        arrays["codebooks.words"] = model.codebooks.words
+        arrays["codebooks.order"] = model.codebooks.order
+    description = {name: getattr(model, name) for name in _MODEL_FIELDS}
+    return {**description, "notes": dict(model.notes), "components": components}, arrays
 
 
 def _model(settings: dict[str, Any], arrays: Arrays) -> MixtureModel:
@@ -133,11 +120,10 @@ def _model(settings: dict[str, Any], arrays: Arrays) -> MixtureModel:
                 arrays.get(f"components.{i}.box_weights"),
             )
         )
-    fields = ("label", "cell_size", "interval", "extra_octave", "threshold", "max_displacement", "notes")
     return MixtureModel(
         components=tuple(components),
         codebooks=_codebooks(arrays),
-        **{name: settings[name] for name in fields},
+        **{name: settings[name] for name in _MODEL_FIELDS},
     )
 
 
@@ -147,4 +133,88 @@ def _codebooks(arrays: Arrays) -> Codebooks | None:
     return Codebooks(arrays["codebooks.words"], N_CHANNELS, arrays["codebooks.order"])
 
 
-__all__ = ["FORMAT", "load", "read_model", "save"]
+# -- checkpoints ---------------------------------------------------------------------------------------------
+
+
+def save_checkpoint(state: TrainingState, path: str | Path) -> None:
+    """Write where training stands; `read_checkpoint` gives it back to the last bit.
+
+    Raises
+    ------
+    VisionklError
+        If the file cannot be written, for want of space, say; an older one is left as it was.
+    """
+    model, arrays = _described(state.model)
+    for kind in _SAMPLE_KINDS:
+        for number, samples in enumerate(getattr(state, kind)):
+            arrays |= {
+                f"{kind}.{number}.{part.name}": getattr(samples, part.name) for part in fields(samples)
+            }
+    counts = {kind: len(getattr(state, kind)) for kind in _SAMPLE_KINDS}
+    description = {"format": FORMAT, "kind": _CHECKPOINT, "written_by": _WRITER, "n_done": state.n_done}
+    _write(path, {**description, "model": model, **counts}, arrays)
+
+
+def read_checkpoint(path: str | Path) -> TrainingState:
+    """Read a checkpoint that `save_checkpoint` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, damaged, something else, or of a newer format; the message names the file.
+    """
+    return _read(Path(path), _CHECKPOINT, _state)
+
+
+def _state(description: dict[str, Any], arrays: Arrays) -> TrainingState:
+    from visionkl.detection.samples import Samples
+    from visionkl.detection.training import TrainingState
+
+    samples = {
+        kind: tuple(
+            Samples(**{part.name: arrays[f"{kind}.{number}.{part.name}"] for part in fields(Samples)})
+            for number in range(description[kind])
+        )
+        for kind in _SAMPLE_KINDS
+    }
+    return TrainingState(int(description["n_done"]), _model(description["model"], arrays), **samples)
+
+
+# -- files ---------------------------------------------------------------------------------------------------
+
+
+def _write(path: str | Path, description: dict[str, Any], arrays: Arrays) -> None:
+    # safetensors writes the memory as it lies there: an array that is a view must be made contiguous first.
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    write_whole(path, encode(whole, metadata={"visionkl": json.dumps(description)}), description["kind"])
+
+
+def _read(path: Path, kind: str, build: Callable[[dict[str, Any], Arrays], Content]) -> Content:
+    what = "model file" if kind == _KIND else kind
+    if not path.is_file():
+        raise ModelFileError(f"{path}: there is no such file.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            description = (file.metadata() or {}).get("visionkl")
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (the file is no dict)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(f"{path}: the file is damaged or no {what} ({error}).") from None
+    if description is None:
+        raise ModelFileError(f"{path}: a safetensors file, but not written by visionkl.")
+    try:
+        settings = json.loads(description)
+        if settings["format"] > FORMAT:
+            raise ModelFileError(
+                f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
+                f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
+            )
+        if settings["kind"] != kind:
+            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {kind!r}.")
+        return build(settings, arrays)
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, DataError) as error:
+        raise ModelFileError(f"{path}: the description in the file is not consistent ({error!r}).") from None
+
+
+__all__ = ["FORMAT", "load", "read_checkpoint", "read_model", "save", "save_checkpoint"]

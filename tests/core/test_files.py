@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from visionkl.core.errors import DataError
-from visionkl.core.files import atomic_write, fresh_folder, writable_folder
+from visionkl.core import files
+from visionkl.core.errors import DataError, VisionklError
+from visionkl.core.files import atomic_write, fresh_folder, writable_folder, write_whole
 
 
 def test_a_file_appears_when_the_block_ends(tmp_path):
@@ -88,3 +89,21 @@ def test_run_folders_are_fresh_even_when_many_are_made_at_once(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         folders = list(pool.map(lambda _: fresh_folder(tmp_path / "run"), range(20)))
     assert {folder.name for folder in folders} == {"run", *(f"run-{n}" for n in range(2, 21))}
+
+
+@pytest.mark.parametrize("content", ["text", b"bytes"])
+def test_a_file_is_written_in_one_go_or_the_older_one_stays(tmp_path, monkeypatch, content):
+    path = tmp_path / "a"
+    write_whole(path, content)
+    assert path.read_bytes() in (b"text", b"bytes")
+
+    def fail(*arguments, **settings):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fdopen", fail)
+    for target, older in ((path, "the older one is still there"), (tmp_path / "b", "nothing was written")):
+        with pytest.raises(VisionklError, match="this picture cannot be written .*" + older) as error:
+            write_whole(target, content * 2, "picture")
+        assert error.value.exit_code == 1
+    assert path.read_bytes() in (b"text", b"bytes")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]

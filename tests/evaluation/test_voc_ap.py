@@ -374,3 +374,36 @@ def test_complaints():
         precision_recall([0.5], [True, False], 1)
     with pytest.raises(UsageError, match="'n_objects' parameter"):
         precision_recall([0.5], [True], -1)
+
+
+# -- the threshold of the best F1 ----------------------------------------------------------------------------
+
+
+class TestBestF1:
+    def result(self, found, objects=((0, 0, 10, 10), (20, 0, 30, 10))):
+        scorer = VOCScorer(["car"])
+        annotation = Annotation(np.reshape(objects, (-1, 4)), ["car"] * len(objects))
+        boxes = [box for box, _ in found]
+        scorer.add(annotation, Detections(np.reshape(boxes, (-1, 4)), [score for _, score in found], "car"))
+        return scorer.result("one").by_class["car"]
+
+    def test_it_lies_between_what_is_kept_and_what_is_not(self):
+        mine = self.result([([0, 0, 10, 10], 3), ([20, 0, 30, 10], 2), ([50, 0, 60, 10], 1)])
+        f1, point = mine.best_f1()
+        assert (f1, point) == (1.0, 1)
+        assert mine.threshold_after(point) == 1.5
+
+    def test_after_the_last_detection_it_lies_just_below(self):
+        mine = self.result([([0, 0, 10, 10], 3), ([20, 0, 30, 10], 2)])
+        assert 1.9 < mine.threshold_after(mine.best_f1()[1]) < 2
+
+    def test_equal_scores_stay_together(self):
+        mine = self.result([([0, 0, 10, 10], 2), ([50, 0, 60, 10], 2), ([70, 0, 80, 10], 1)])
+        assert mine.threshold_after(mine.best_f1()[1]) == 1.5
+
+    @pytest.mark.parametrize(
+        ("found", "objects"),
+        [([], [(0, 0, 10, 10)]), ([([50, 0, 60, 10], 1)], [(0, 0, 10, 10)]), ([([0, 0, 5, 5], 1)], [])],
+    )
+    def test_where_nothing_was_found_there_is_none(self, found, objects):
+        assert self.result(found, objects).best_f1() is None

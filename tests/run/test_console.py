@@ -55,7 +55,7 @@ class FindOptions:
 
 
 def find(*arguments, ends_list=None):
-    return parse(FindOptions, arguments, name="find", positional="inputs", ends_list=ends_list)
+    return parse(FindOptions, arguments, name="find", positional="inputs", ends_list=ends_list)[:2]
 
 
 def run(story, *arguments, capsys):
@@ -63,6 +63,72 @@ def run(story, *arguments, capsys):
         FindOptions, story, ["x", "--model", "m", *arguments], name="find", positional="inputs"
     )
     return code, *capsys.readouterr()
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How deep.
+
+    Parameters
+    ----------
+    depth : int
+        Metres.
+    """
+
+    depth: int = 3
+
+
+@dataclass(frozen=True)
+class DigOptions:
+    """Dig."""
+
+    where: str = "here"
+    again: str | None = field(default=None, metadata={"bare": "all"})
+    settings: Depth = field(default_factory=Depth)
+
+
+class TestNestedOptions:
+    def dig(self, *arguments):
+        return parse(DigOptions, arguments, name="dig")
+
+    def test_a_dataclass_within_stands_for_its_fields(self, tmp_path, capsys):
+        assert self.dig("--depth", "5")[0] == DigOptions(settings=Depth(5))
+        (tmp_path / "deep.yaml").write_text("depth: 9\n")
+        assert self.dig("--config", str(tmp_path / "deep.yaml"))[0].settings.depth == 9
+        with pytest.raises(SystemExit):
+            self.dig("--help")
+        assert "Metres. (default: 3)" in capsys.readouterr().out
+        with pytest.raises(UsageError, match="--depth must be a whole number, not 'far'"):
+            self.dig("--depth", "far")
+        with pytest.raises(UsageError, match="no option --deph; did you mean --depth"):
+            self.dig("--deph", "3")
+
+    def test_an_option_may_have_a_value_or_not(self):
+        assert self.dig()[0].again is None
+        assert self.dig("--again")[0].again == "all"
+        assert self.dig("--again", "--where", "there")[0] == DigOptions("there", "all")
+        assert self.dig("--again", "once")[0].again == "once"
+
+    def test_what_was_given_is_known_even_if_it_is_the_default(self, tmp_path):
+        assert self.dig()[2] == frozenset()
+        assert self.dig("--where", "here", "--jobs", "2")[2] == {"where", "jobs"}
+        (tmp_path / "deep.yaml").write_text("depth: 3\n")
+        assert self.dig("--config", str(tmp_path / "deep.yaml"))[2] == {"depth", "config"}
+
+
+def test_a_log_gets_what_is_said(tmp_path, capsys):
+    console = Console(quiet=True, json=True)
+    console.note("before")
+    console.log = tmp_path / "log.txt"
+    console.note("noted")
+    console.warn("careful")
+    console.result("done")
+    console.keep("kept")
+    lines = [line.split("  ", 1)[1] for line in console.log.read_text().splitlines()]
+    assert lines == ["noted", "warning: careful", "done", "kept"]
+    assert capsys.readouterr() == ("", "warning: careful\n")
+    console.log = tmp_path / "none" / "log.txt"
+    console.keep("a log that cannot be written is no reason to stop")
 
 
 class TestOptions:

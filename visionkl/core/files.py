@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, VisionklError
 
 
 @contextmanager
@@ -60,6 +60,33 @@ def atomic_write(path: str | Path, mode: Literal["w", "wb"] = "w") -> Iterator[I
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def write_whole(path: str | Path, content: str | bytes, what: str = "file") -> None:
+    """Write a file in one go; where that fails, for want of space, say, an older file stays as it was.
+
+    Parameters
+    ----------
+    path : str or Path
+        Its folder must exist.
+    content : str or bytes
+    what : str
+        What the complaint calls it.
+
+    Raises
+    ------
+    DataError
+        If the folder is missing or cannot be written to.
+    VisionklError
+        If writing fails.
+    """
+    try:
+        with atomic_write(path, "w" if isinstance(content, str) else "wb") as file:
+            file.write(content)
+    except OSError as error:
+        older = "the older one is still there" if Path(path).is_file() else "nothing was written"
+        reason = error.strerror or error
+        raise VisionklError(f"{path}: this {what} cannot be written ({reason}); {older}.") from None
 
 
 def writable_folder(path: str | Path) -> Path:

@@ -1,12 +1,19 @@
-"""Checks of what users pass in, with one form of complaint: what, whose, what is accepted, what came."""
+"""Checks of what users pass in, with one form of complaint: what, whose, what is accepted, what came.
 
+NumPy is imported when a picture is checked: settings, and the help of commands, do without.
+"""
+
+from __future__ import annotations
+
+import math
 from collections.abc import Collection
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from visionkl.core.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def parameter_error(owner: str, name: str, accepted: str, got: Any) -> UsageError:
@@ -34,8 +41,9 @@ def check_number(
     visionkl.core.errors.UsageError: The 'n_parts' parameter of DPMDetector must be an integer ≥ 0. Got -1
     instead.
     """
-    kinds = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    fits = isinstance(value, kinds) and not isinstance(value, bool) and np.isfinite(value)
+    # NumPy's numbers are Integral and Real, too.
+    fits = isinstance(value, Integral if integer else Real) and not isinstance(value, bool)
+    fits = fits and math.isfinite(value)
     fits = fits and (low is None or value >= low) and (high is None or value <= high)
     if not fits:
         accepted = "an integer" if integer else "a number"
@@ -61,6 +69,8 @@ def check_picture(image: npt.ArrayLike, owner: str = "image") -> npt.NDArray[Any
 
     Accepts `(rows, cols)`, `(rows, cols, 1)` and `(rows, cols, 3)` arrays with values 0..255.
     """
+    import numpy as np
+
     picture = np.asarray(image)
     if picture.dtype.kind not in "uif":
         raise DataError(f"{owner}: a picture must be an array of numbers, not of {picture.dtype}.")

@@ -135,6 +135,12 @@ class VOC(Dataset):
         return np.array([_image_label(example, label) for example in self], dtype=np.int8)
 
 
+def voc_splits(root: str | Path | None = None, year: str | int | None = None) -> list[str]:
+    """List the splits that a VOC folder has lists for, by name; `root` and `year` are those of `VOC`."""
+    folder = _find_folder(data_folder() if root is None else Path(root), year)
+    return _plain_splits(folder / "ImageSets" / "Main")
+
+
 def _image_label(example: Example, label: str) -> int:
     objects = example.annotation.of(label)
     if not len(objects):
@@ -198,10 +204,7 @@ def _split_ids(folder: Path, image_set: str, split: str) -> list[str]:
     by_split = {path.stem: path for path in lists.glob("*.txt")}
     parts = ["train", "val"] if split == "trainval" and split not in by_split else [split]
     if any(part not in by_split for part in parts):
-        plain = sorted(
-            by_split.keys() - {stem for stems in _lists_by_class(lists).values() for stem in stems}
-        )
-        raise UsageError(f"{lists}: there is no split {split!r}; there is {listing(plain)}.")
+        raise UsageError(f"{lists}: there is no split {split!r}; there is {listing(_plain_splits(lists))}.")
     rows = [row for part in parts for row in _rows(by_split[part])]
     if not rows:
         raise DataError(f"{by_split[parts[0]]}: the list of the split {split!r} is empty.")
@@ -209,6 +212,11 @@ def _split_ids(folder: Path, image_set: str, split: str) -> list[str]:
     with_numbers = len(rows[0]) > 1
     ids = [row[0] for row in rows]
     return list(dict.fromkeys(ids)) if with_numbers else ids
+
+
+def _plain_splits(lists: Path) -> list[str]:
+    by_class = {stem for stems in _lists_by_class(lists).values() for stem in stems}
+    return sorted({path.stem for path in lists.glob("*.txt")} - by_class)
 
 
 def _lists_by_class(lists: Path) -> dict[str, list[str]]:

@@ -150,8 +150,12 @@ class Step:
         return f"{self.stage}, round {self.round + 1}, mining {self.mining + 1}"
 
 
-def plan(settings: TrainingSettings) -> list[Step]:
-    """List all steps; some may be left out when mining finds little."""
+def plan(settings: TrainingSettings) -> list[str]:
+    """Name all steps; some may be left out when mining finds little."""
+    return [str(step) for step in _steps(settings)]
+
+
+def _steps(settings: TrainingSettings) -> list[Step]:
     stages = [("mixture", settings.root_rounds)]
     if settings.n_parts:
         stages.append(("parts", settings.part_rounds))
@@ -262,7 +266,7 @@ class _Trainer:
 
     def run(self, state: TrainingState | None) -> MixtureModel:
         """Go through the plan, from the beginning or from a state."""
-        steps = plan(self.settings)
+        steps = _steps(self.settings)
         while state is None or state.n_done < len(steps):
             began = time.perf_counter()
             step = steps[state.n_done if state else 0]

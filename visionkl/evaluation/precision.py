@@ -138,6 +138,37 @@ class ClassResult:
         return average_precision(self.recall, self.precision, self.metric)
 
 
+    def best_f1(self) -> tuple[float, int] | None:
+        """Where precision and recall are best balanced: the largest 2 p r / (p + r), and the point there.
+
+        Returns
+        -------
+        tuple of (float, int), or None
+            F1 and the number of the last detection that is kept; None if nothing was found.
+
+        Examples
+        --------
+        >>> scores, precision, recall = np.array([[3.0, 2, 1], [1, 1, 0.5], [0.5, 1, 1]])
+        >>> ClassResult("car", "07", 2, 0, 3, scores, precision, recall).best_f1()
+        (1.0, 1)
+        """
+        total = self.precision + self.recall
+        if not np.nansum(total) > 0:
+            return None
+        f1 = 2 * self.precision * self.recall / np.where(total > 0, total, 1)
+        best = int(np.argmax(f1))
+        return float(f1[best]), best
+
+    def threshold_after(self, point: int) -> float:
+        """Return a score between a detection, which passes it, and the next worse one, which does not.
+
+        Detectors report what scores above a threshold, so it must not be the detection's own score.
+        """
+        score = float(self.scores[point])
+        worse = self.scores[self.scores < score]
+        return (score + float(worse[0])) / 2 if len(worse) else score - 0.01
+
+
 @dataclass(frozen=True, eq=False)
 class VOCResult:
     """Average precisions of several classes on one data set.

@@ -29,9 +29,12 @@ p.subtitle { margin-top: 0; opacity: .75; }
 table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .8rem .25rem 0; text-align: left; }
 td.number, th.number { text-align: right; }
-figure { margin: 1rem 0; display: inline-block; vertical-align: top; max-width: 100%; }
-figure img { max-width: 100%; height: auto; } figcaption { font-size: .85rem; opacity: .8; }
+figure { margin: .6rem .8rem .6rem 0; display: inline-table; vertical-align: top; max-width: 100%; }
+figure img { max-width: 100%; height: auto; display: block; }
+figcaption { font-size: .85rem; opacity: .8; display: table-caption; caption-side: bottom; }
 """.strip()
+
+_SCREEN_DPI = 100  # pixels of the page that an inch of a figure takes
 
 
 class Report:
@@ -77,14 +80,16 @@ class Report:
     def picture(self, picture: npt.NDArray[np.uint8] | Figure, caption: str = "") -> None:
         """Add a picture `(rows, cols, 3)` of uint8 RGB as JPEG, or a matplotlib figure as PNG."""
         buffer = io.BytesIO()
+        width = ""
         if isinstance(picture, Figure):
             kind = "png"
-            picture.savefig(buffer, format=kind, dpi=130)
+            picture.savefig(buffer, format=kind, dpi=2 * _SCREEN_DPI)  # sharp on screens with small pixels
+            width = f' width="{round(picture.get_figwidth() * _SCREEN_DPI)}"'
         else:
             kind = "jpeg"
             Image.fromarray(np.asarray(picture)).save(buffer, format=kind, quality=88)
         data = base64.b64encode(buffer.getvalue()).decode("ascii")
-        image = f'<img src="data:image/{kind};base64,{data}" alt="{_escaped(caption)}">'
+        image = f'<img src="data:image/{kind};base64,{data}"{width} alt="{_escaped(caption)}">'
         under = f"<figcaption>{_escaped(caption)}</figcaption>" if caption else ""
         self._blocks.append(f"<figure>{image}{under}</figure>")
 

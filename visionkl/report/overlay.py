@@ -101,7 +101,7 @@ def plan_overlay(
     max_count : int
         Draw only so many detections, the best.
     annotation : Annotation, optional
-        Labelled objects, drawn as dashed white frames.
+        Labelled objects, drawn as dashed white frames; one whose label is "" has no tag.
     classes : sequence of str, optional
         The order in which classes get their colours; by default the alphabetical order of those detected.
         Give it when several pictures are drawn, so that a class has the same colour in all.
@@ -138,7 +138,8 @@ def plan_overlay(
     if annotation is not None:
         for label, box in zip(annotation.labels, _clipped(annotation.boxes, width, height), strict=True):
             frames.append(Frame(box, TRUTH_COLOUR, line, rim, 0.5, dashed=True))
-            wanted_tags.append((label, "", box, TRUTH_COLOUR))
+            if label:
+                wanted_tags.append((label, "", box, TRUTH_COLOUR))
     return Overlay(tuple(frames), _placed_tags(wanted_tags, width, height, font_size), font_size)
 
 

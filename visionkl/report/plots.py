@@ -169,7 +169,10 @@ def save_detections(
 
 
 def plot_precision_recall(
-    curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike, float]], ax: Axes | None = None
+    curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike, float]],
+    ax: Axes | None = None,
+    *,
+    legend: bool = True,
 ) -> Axes:
     """Plot precision over recall for several classes.
 
@@ -179,6 +182,8 @@ def plot_precision_recall(
         Arrays of equal length, and the average precision that the legend shows (NaN for "no objects").
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
+    legend : bool
+        Whether to name the curves.
 
     Returns
     -------
@@ -206,7 +211,7 @@ def plot_precision_recall(
         )
     ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
     ax.grid(alpha=0.3)
-    if curves:
+    if curves and legend:
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize="small")
     return ax
 

@@ -33,7 +33,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -92,11 +92,11 @@ def run_command(
         name = f"visionkl {sys.argv[1]}"
     debug = "--debug" in arguments or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
     try:
-        options, common = parse(
+        options, common, given = parse(
             options_class, arguments, name=name, positional=positional, ends_list=ends_list
         )
         debug = debug or common.debug
-        console = Console(jobs=common.jobs, json=common.json, quiet=common.quiet)
+        console = Console(jobs=common.jobs, json=common.json, quiet=common.quiet, given=given)
         document = story(options, console)
         if common.json:
             console.document(document)
@@ -171,6 +171,13 @@ class Console:
         Whether stdout is kept for a JSON document.
     quiet : bool
         Whether notes and progress are dropped.
+    given : collection of str
+        Names of the options that were given, on the command line or in `--config`.
+
+    Attributes
+    ----------
+    log : Path or None
+        A file that gets all results, notes and warnings, too, with the time; None by default.
 
     Examples
     --------
@@ -181,14 +188,24 @@ class Console:
     ['a.jpg', 'b.jpg']
     """
 
-    def __init__(self, *, jobs: int | None = None, json: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: int | None = None,
+        json: bool = False,
+        quiet: bool = False,
+        given: Collection[str] = (),
+    ) -> None:
         self.jobs = usable_cores() if jobs is None else jobs
         self.json = json
         self.quiet = quiet
+        self.given = frozenset(given)
+        self.log: Path | None = None
         self._live: rich.progress.Progress | None = None
 
     def result(self, text: str) -> None:
         """Write a result for people to stdout; nothing with `--json`, whose document holds the results."""
+        self.keep(text)
         if not self.json:
             if self._live is not None and sys.stdout.isatty():
                 self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -203,12 +220,20 @@ class Console:
 
     def note(self, text: str) -> None:
         """Say something useful on stderr; nothing with `--quiet`."""
+        self.keep(text)
         if not self.quiet:
             self._to_stderr(text)
 
     def warn(self, text: str) -> None:
         """Say on stderr what the user must know, even with `--quiet`."""
+        self.keep(f"warning: {text}")
         self._to_stderr(f"warning: {text}")
+
+    def keep(self, text: str) -> None:
+        """Write a text to the log alone, if there is one."""
+        if self.log is not None:
+            with suppress(OSError), self.log.open("a", encoding="utf-8") as file:  # it is only the log
+                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
 
     def _to_stderr(self, text: str) -> None:
         if self._live is not None:

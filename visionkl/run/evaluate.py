@@ -113,19 +113,19 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
     else:
         detectors = _load(options.model or [], dataset)
         classes = list(detectors)
-        _check_data(dataset, console)
+        check_data(dataset, console)
         results = fresh_folder(options.out or _default_folder(dataset, classes))
         facts |= {"models": list(map(str, options.model or [])), "results": str(results)}
         threshold = LOWEST_SCORE if options.threshold is None else options.threshold
         facts |= {"threshold": threshold}
-        facts |= _search(detectors, dataset, threshold, results, console)
+        facts |= search_to_files(detectors, dataset, threshold, results, console)
 
-    result = _score(results, dataset, classes, options.metric, console)
+    result = score_files(results, dataset, classes, options.metric, console)
     document = {"visionkl": __version__, **facts, **result.to_dict()}
     console.result(f"{result.dataset}, {result.n_images} pictures\n{result.table()}")
     if options.out is not None or options.model:
         out = results if options.out is None or options.model else fresh_folder(options.out)
-        _write_json(out / "evaluation.json", document)
+        write_json(out / "evaluation.json", document)
         console.note(f"results: {out}")
     if options.report is not None:
         _write_report(options.report, result, facts)
@@ -154,7 +154,7 @@ def _load(paths: Sequence[Path], dataset: Dataset) -> dict[str, DPMDetector]:
     return detectors
 
 
-def _check_data(dataset: Dataset, console: Console) -> None:
+def check_data(dataset: Dataset, console: Console) -> None:
     """Decode all pictures and read all annotations before the long search, unless bad ones are left out."""
     from visionkl.datasets.base import usable
 
@@ -163,7 +163,7 @@ def _check_data(dataset: Dataset, console: Console) -> None:
             pass
 
 
-def _search(
+def search_to_files(
     detectors: dict[str, DPMDetector],
     dataset: VOC,
     threshold: float,
@@ -248,7 +248,7 @@ def _classes_with_results(folder: Path, dataset: VOC) -> list[str]:
     return [label for label in dataset.classes if label in found]
 
 
-def _score(
+def score_files(
     folder: Path, dataset: VOC, classes: list[str], metric: Literal["07", "10"], console: Console
 ) -> VOCResult:
     """Score the results files in a folder, one class after the other, so that one alone is in memory."""
@@ -301,11 +301,11 @@ def _scored_part(folder: Path, dataset: VOC, console: Console) -> tuple[Dataset,
 # -- writing -------------------------------------------------------------------------------------------------
 
 
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    from visionkl.core.files import atomic_write
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a JSON document for people and programs; the file appears whole or not at all."""
+    from visionkl.core.files import write_whole
 
-    with atomic_write(path) as file:
-        file.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _fact_text(value: Any) -> Any:

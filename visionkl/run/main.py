@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "visionkl.run.inspect_data",
         "count what a data set holds, and name what is broken in it",
     ),
+    "train-detector": ("visionkl.run.train_detector", "train a detector, score it, and write a report"),
     "sample": ("visionkl.run.make_sample", "generate a small data set to try things out with"),
 }
 

@@ -6,6 +6,8 @@ How fields become options:
 - a list takes one or more values (`--model A B`);
 - a bool that is false by default is a flag (`--json`), one that is true has two (`--draw` and `--no-draw`);
 - a `Literal` offers its values; a field without a default is required;
+- a field that is itself a dataclass stands for its fields: their names must differ from the command's own;
+- a field with `metadata={"bare": value}` takes this value if its option is given without one;
 - help comes from the "Parameters" section of the numpydoc docstring; what stands above it describes the
   command.
 
@@ -68,8 +70,12 @@ def parse(
     name: str,
     positional: str | None = None,
     ends_list: Callable[[str], bool] | None = None,
-) -> tuple[Options, CommonOptions]:
-    """Turn arguments into the options of a command and those that all commands have; see `run_command`."""
+) -> tuple[Options, CommonOptions, frozenset[str]]:
+    """Turn arguments into the options of a command and those that all commands have; see `run_command`.
+
+    The third that is returned are the names of the options that were given, on the command line or in
+    `--config`, whatever their values.
+    """
     import argparse
 
     parser = _build_parser(options_class, name, positional)
@@ -77,6 +83,7 @@ def parse(
         arguments = _collect_positionals(parser, arguments, positional, ends_list)
     try:
         found = parser.parse_args(list(arguments)).as_dict()
+        given = frozenset(parser.parse_args(list(arguments), defaults=False).as_dict())
     except (argparse.ArgumentError, argparse.ArgumentTypeError) as error:
         sentence = _usage_sentence(str(error), options_class, positional)
         raise UsageError(f"{sentence} Try {name} --help.") from None
@@ -85,8 +92,19 @@ def parse(
     )
     if common.jobs is not None and common.jobs < 1:
         raise UsageError(f"--jobs must be a whole number ≥ 1, not {common.jobs}. Try {name} --help.")
-    wanted = {field.name for field in dataclasses.fields(options_class)}  # type: ignore[arg-type]
-    return options_class(**{key: value for key, value in found.items() if key in wanted}), common
+    return _filled(options_class, found), common, given
+
+
+def _filled(options_class: type[Options], found: dict[str, Any]) -> Options:
+    hints = typing.get_type_hints(options_class)
+    return options_class(
+        **{
+            field.name: _filled(hints[field.name], found)
+            if dataclasses.is_dataclass(hints[field.name])
+            else found[field.name]
+            for field in dataclasses.fields(options_class)  # type: ignore[arg-type]
+        }
+    )
 
 
 def _build_parser(options_class: type, name: str, positional: str | None) -> jsonargparse.ArgumentParser:
@@ -97,7 +115,8 @@ def _build_parser(options_class: type, name: str, positional: str | None) -> jso
 
         def _expand_help(self, action: argparse.Action) -> str:
             text = (action.help or "").replace("%%", "%")
-            shown = action.default not in (None, False, [], "==SUPPRESS==")
+            shown = isinstance(action.default, int | float) and action.default is not False
+            shown = shown or action.default not in (None, False, [], "==SUPPRESS==")
             return f"{text} (default: {_shown_default(action.default)})" if shown else text
 
         def _format_action_invocation(self, action: argparse.Action) -> str:
@@ -138,6 +157,9 @@ def _add_fields(parser: jsonargparse.ArgumentParser, options_class: type) -> Non
     helps = parameter_helps(options_class)
     for field in dataclasses.fields(options_class):
         hint, flag = hints[field.name], _flag(field.name)
+        if dataclasses.is_dataclass(hint):
+            _add_fields(parser, typing.cast(type, hint))
+            continue
         settings: dict[str, Any] = {"help": helps.get(field.name, "").replace("%", "%%")}
         if _is_required(field):
             settings["required"] = True
@@ -155,6 +177,8 @@ def _add_fields(parser: jsonargparse.ArgumentParser, options_class: type) -> Non
         else:
             if not _choices(hint):
                 settings["metavar"] = "N" if _without_none(hint) is int else field.name.upper()
+            if "bare" in field.metadata:
+                settings |= {"nargs": "?", "const": field.metadata["bare"]}
             parser.add_argument(flag, type=hint, **settings)
 
 
@@ -218,7 +242,7 @@ def _looks_like_option(word: str) -> bool:
 
 def _usage_sentence(message: str, options_class: type, positional: str | None) -> str:
     """Say in one sentence what argparse and jsonargparse say in several lines."""
-    hints = {**typing.get_type_hints(options_class), **typing.get_type_hints(CommonOptions)}
+    hints = {**_flat_hints(options_class), **typing.get_type_hints(CommonOptions)}
 
     def spelled(key: str) -> str:
         return _placeholder(key) if key == positional else _flag(key)
@@ -241,6 +265,14 @@ def _usage_sentence(message: str, options_class: type, positional: str | None) -
         near = difflib.get_close_matches(option, [_flag(key) for key in [*hints, "config", "help"]], n=1)
         return f"there is no option {option}{f'; did you mean {near[0]}?' if near else '.'}"
     return " ".join(message.split()).rstrip(".") + "."
+
+
+def _flat_hints(options_class: type) -> dict[str, Any]:
+    """Types of all options by name, those of a dataclass within included."""
+    hints: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(options_class).items():
+        hints |= _flat_hints(typing.cast(type, hint)) if dataclasses.is_dataclass(hint) else {name: hint}
+    return hints
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

@@ -1,0 +1,354 @@
+"""Train a detector, score it, and write a report: the command `train_detector`.
+
+The story: open the training and the validation pictures, and read all of them once, so that a broken one is
+known before the work starts; count what there is to learn from (`--dry-run` stops here); make a folder for
+the run; train, keeping the state after each step, so that an interrupted run can go on; search the validation
+pictures and score what was found; choose the score above which detections are shown, the one of the best F1;
+write model, plots and report, and say where everything is.
+
+Without arguments it does all of this with the sample set, which it generates. `visionkl.run.run_folder` says
+what a run's folder holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from visionkl._version import __version__
+from visionkl.core.errors import DataError, DeviceError, UsageError
+from visionkl.detection.settings import TrainingSettings
+from visionkl.run.console import Console, duration_text, run_command
+from visionkl.run.memory import parse_bytes
+
+if TYPE_CHECKING:
+    from visionkl.datasets.base import Dataset
+    from visionkl.datasets.voc import VOC
+    from visionkl.detection.model import MixtureModel
+    from visionkl.evaluation.voc import VOCResult
+    from visionkl.run.run_folder import RunFolder
+    from visionkl.run.training_facts import TrainingFacts
+
+#: What is trained when nothing is asked for.
+SAMPLE_FOLDER = Path("datasets/sample")
+SAMPLE_CATEGORY = "digger"
+
+_NEWEST = "newest"
+
+# Options that say nothing about the model: a run may go on with others.
+_FREE = frozenset({"resume", "device", "config", "jobs", "json", "quiet", "debug"})
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Train a detector of one class, score it on other pictures, and write a report.
+
+    Without options it generates a small sample set and trains on that. A run has a folder of its own, with
+    the settings, the log, the state after each step, the model and the report; what was interrupted goes on
+    with --resume and ends in the same model.
+
+    Parameters
+    ----------
+    data : Path, optional
+        The VOCdevkit folder, a folder such as VOC2012, or one of your own in the same layout; by default
+        VISIONKL_DATA, or datasets in this folder. The sample set, datasets/sample, is generated if need be.
+    year : str, optional
+        Which VOC<year> folder, if there are several.
+    train_split : str, optional
+        The list of pictures to learn from; by default train, or trainval where there is none.
+    val_split : str, optional
+        The list of pictures to score on; by default val, or test where there is none.
+    category : str, optional
+        The class to find; may be left out where there is one only.
+    out : Path, optional
+        Folder of the run, made new; a number is appended if it is there. By default in runs.
+    resume : str, optional
+        Go on with the unfinished run in this folder, or, without a folder, with the newest one in runs. Its
+        settings are taken from it.
+    max_memory : str
+        How much memory training may use, such as 8G or 500M.
+    device : {"auto", "cpu", "cuda"}
+        Where to compute; auto takes what is there.
+    dry_run : bool
+        Count what there is to learn from, guess memory and time, and stop.
+    on_bad_data : {"stop", "skip"}
+        What to do when a picture or an annotation cannot be read: stop before training, or leave it out.
+    settings : TrainingSettings
+        How to train.
+    """
+
+    data: Path | None = None
+    year: str | None = None
+    train_split: str | None = None
+    val_split: str | None = None
+    category: str | None = None
+    out: Path | None = None
+    resume: str | None = field(default=None, metadata={"bare": _NEWEST})
+    max_memory: str = "8G"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dry_run: bool = False
+    on_bad_data: Literal["stop", "skip"] = "stop"
+    settings: TrainingSettings = field(default_factory=TrainingSettings)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    return run_command(TrainOptions, train_detector, argv, name="train_detector")
+
+
+def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
+    """Train, score and report; the document that it returns is that of `--json`."""
+    from visionkl.run.run_folder import RunFolder
+    from visionkl.run.training_data import check_validation, open_splits, usable_part
+    from visionkl.run.training_facts import training_facts
+
+    _check_device(options.device)
+    run: RunFolder | None = None
+    if options.resume is not None:
+        options, run = _reopen(options, console)
+    options = _completed(options, console)
+    max_memory = parse_bytes(options.max_memory)
+
+    train_set, val_set, label = open_splits(options)
+    pictures = usable_part(train_set, console)
+    check_validation(val_set, pictures, console)
+    facts = training_facts(pictures, label, options.settings, console.jobs)
+    if options.dry_run:
+        console.result(f"{facts.text()}\nto score on: {val_set.name}, {len(val_set)} pictures")
+        return {"visionkl": __version__, **facts.to_dict()}
+
+    if run is None:
+        config = _config(options, train_set, val_set, label)
+        run = RunFolder.start(options.out or Path("runs") / f"train-{label}", config)
+    console.log = run.log
+    console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
+    console.note(f"run folder: {run.path}")
+    console.note(facts.summary())
+    with _going_on_later(run, console):
+        model, cost = _train(pictures, label, options.settings, max_memory, run, console)
+        result, model = _evaluate(model, val_set, run, console)
+        document = _document(options, run, train_set, facts, model, result, cost)
+        _write_report(run, document, model, result, val_set, console)
+    shutil.rmtree(run.work, ignore_errors=True)
+    console.result(_summary(run, result, label))
+    return document
+
+
+# -- what is asked for ---------------------------------------------------------------------------------------
+
+
+def _check_device(device: str) -> None:
+    if device == "cuda":
+        raise DeviceError(
+            "--device cuda: this version trains on the CPU alone; leave --device out, or say --device cpu."
+        )
+
+
+def _completed(options: TrainOptions, console: Console) -> TrainOptions:
+    """Take the sample set if nothing else is asked for, and generate it if it is not there yet."""
+    if options.data is None and options.category is None:
+        options = dataclasses.replace(
+            options,
+            data=SAMPLE_FOLDER,
+            category=SAMPLE_CATEGORY,
+            val_split=options.val_split or "test",
+        )
+    if options.data == SAMPLE_FOLDER and not SAMPLE_FOLDER.exists():
+        from visionkl.datasets.sample import make_sample_set
+
+        console.note("generating the sample set, some seconds ...")
+        make_sample_set(SAMPLE_FOLDER, n_jobs=console.jobs)
+    return options
+
+
+def _reopen(options: TrainOptions, console: Console) -> tuple[TrainOptions, RunFolder]:
+    """Open the run to go on with, and take its options; others than these are refused."""
+    from visionkl.run.options import parse
+    from visionkl.run.run_folder import RunFolder
+
+    for name in ("out", "dry_run"):
+        if name in console.given:
+            raise UsageError(f"--{name.replace('_', '-')} means nothing with --resume; leave it out.")
+    run = (
+        RunFolder.newest_unfinished(Path("runs"))
+        if options.resume == _NEWEST
+        else RunFolder.reopen(Path(options.resume or ""))
+    )
+    try:
+        theirs, _, _ = parse(TrainOptions, ["--config", str(run.config)], name="train_detector")
+    except UsageError as error:
+        raise DataError(f"{run.config}: the settings of this run cannot be read ({error}).") from None
+    asked, there = _flat(options), _flat(theirs)
+    for name in sorted(console.given - _FREE):
+        if asked[name] != there[name]:
+            raise UsageError(
+                f"{run.path}: this run was begun with {name} {there[name]}, not {asked[name]}; leave the "
+                f"option out to go on with it, or leave --resume out to train anew."
+            )
+    return dataclasses.replace(theirs, device=options.device), run
+
+
+def _flat(options: TrainOptions) -> dict[str, Any]:
+    values = dataclasses.asdict(options)
+    settings = values.pop("settings")
+    return {**values, **settings}
+
+
+def _config(options: TrainOptions, train_set: VOC, val_set: VOC, label: str) -> dict[str, Any]:
+    """All options with the choices that were made, as `--config` takes them."""
+    chosen = dataclasses.replace(
+        options, train_split=train_set.split, val_split=val_set.split, category=label
+    )
+    values = _flat(chosen)
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+    return {name: value for name, value in plain.items() if name not in ("out", "resume", "dry_run")}
+
+
+# -- training ------------------------------------------------------------------------------------------------
+
+
+def _train(
+    dataset: Dataset,
+    label: str,
+    settings: TrainingSettings,
+    max_memory: int,
+    run: RunFolder,
+    console: Console,
+) -> tuple[MixtureModel, dict[str, float]]:
+    """Train from where the run stands; the model, and what time and memory it took."""
+    from visionkl.detection import training
+    from visionkl.run.run_folder import RunObserver
+
+    state = run.state()
+    steps = training.plan(settings)
+    if state is not None:
+        console.note(f"going on after step {state.n_done} of {len(steps)}")
+    run.work.mkdir(exist_ok=True)
+    observer = RunObserver(run, console, steps, state.n_done if state is not None else 0)
+    model = training.train(
+        dataset,
+        label,
+        settings,
+        n_jobs=console.jobs,
+        folder=run.work,
+        max_memory=max_memory,
+        observer=observer,
+        state=state,
+    )
+    console.note(f"trained in {duration_text(observer.seconds)}: {model}")
+    return model, {"seconds": round(observer.seconds, 1), "peak_bytes": observer.peak_bytes}
+
+
+@contextmanager
+def _going_on_later(run: RunFolder, console: Console) -> Iterator[None]:
+    """Say, whatever goes wrong, how the run goes on."""
+    try:
+        yield
+    except BaseException as error:
+        console.keep(f"stopped: {error!r}")
+        kept = "what was learned is kept" if run.checkpoint.is_file() else "nothing was learned yet"
+        console.warn(f"the run is not finished; {kept}, and --resume {run.path} goes on with it.")
+        raise
+
+
+def _evaluate(
+    model: MixtureModel, dataset: VOC, run: RunFolder, console: Console
+) -> tuple[VOCResult, MixtureModel]:
+    """Search and score the validation pictures; gives the model the threshold of the best F1 there."""
+    from visionkl.detection.detector import DPMDetector
+    from visionkl.evaluation.results import read_voc_image_ids
+    from visionkl.evaluation.search import LOWEST_SCORE
+    from visionkl.run.evaluate import score_files, search_to_files
+    from visionkl.store import save
+
+    label = model.label
+    save(model, run.model(label))  # it is of use already, should the search be interrupted
+    covered = read_voc_image_ids(run.path, dataset.split)
+    if covered is None or len(covered) < len(dataset):
+        detectors = {label: DPMDetector.from_model(model)}
+        search_to_files(detectors, dataset, LOWEST_SCORE, run.path, console)
+    result = score_files(run.path, dataset, [label], "07", console)
+    mine = result.by_class[label]
+    best = mine.best_f1()
+    if best is None:
+        console.warn(f"{dataset.name}: no {label} was found, so the threshold stays at {model.threshold:g}.")
+    else:
+        model = dataclasses.replace(model, threshold=round(mine.threshold_after(best[1]), 4))
+    save(model, run.model(label))
+    return result, model
+
+
+# -- what came out -------------------------------------------------------------------------------------------
+
+
+def _document(
+    options: TrainOptions,
+    run: RunFolder,
+    train_set: VOC,
+    facts: TrainingFacts,
+    model: MixtureModel,
+    result: VOCResult,
+    cost: dict[str, float],
+) -> dict[str, Any]:
+    mine = result.by_class[model.label]
+    best = mine.best_f1()
+    at_threshold = None
+    if best is not None:
+        f1, point = best
+        at_threshold = {
+            "f1": f1,
+            "precision": float(mine.precision[point]),
+            "recall": float(mine.recall[point]),
+        }
+    return {
+        "visionkl": __version__,
+        "run": str(run.path),
+        "model": str(run.model(model.label)),
+        "model_bytes": run.model(model.label).stat().st_size,
+        "report": str(run.report),
+        "training": {
+            "data": str(train_set.folder),
+            **facts.to_dict(),
+            **cost,
+            "settings": dataclasses.asdict(options.settings),
+        },
+        "threshold": model.threshold,
+        "at_threshold": at_threshold,
+        "evaluation": result.to_dict(),
+    }
+
+
+def _write_report(
+    run: RunFolder,
+    document: dict[str, Any],
+    model: MixtureModel,
+    result: VOCResult,
+    dataset: VOC,
+    console: Console,
+) -> None:
+    from visionkl.run.evaluate import write_json
+    from visionkl.run.training_report import write_training_report
+
+    write_json(run.evaluation, document)
+    console.note("drawing the report ...")
+    write_training_report(run, document, model, result, dataset, n_jobs=console.jobs)
+
+
+def _summary(run: RunFolder, result: VOCResult, label: str) -> str:
+    both = {metric: result.with_metric(metric).by_class[label].ap for metric in ("07", "10")}
+    aps = ", ".join(f"AP {metric} {ap:.4f}" for metric, ap in both.items())
+    return "\n".join(
+        [
+            f"{label} on {result.dataset}, {result.n_images} pictures: {aps}",
+            f"model:  {run.model(label)}",
+            f"report: {run.report}",
+            f"try it: visionkl detect --model {run.model(label)} PICTURE ...",
+        ]
+    )

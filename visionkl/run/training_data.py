@@ -1,0 +1,72 @@
+"""The pictures of a training run: which to learn from, which to score on, and whether they are sound.
+
+Everything is read once before training starts, so that a picture that cannot be decoded is known now and not
+in an hour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from visionkl.core.errors import DataError, UsageError
+from visionkl.datasets.base import Dataset, check_classes, listing, usable
+from visionkl.datasets.voc import VOC, voc_splits
+from visionkl.run.console import Console
+from visionkl.run.evaluate import check_data
+
+if TYPE_CHECKING:
+    from visionkl.run.train_detector import TrainOptions
+
+
+def open_splits(options: TrainOptions) -> tuple[VOC, VOC, str]:
+    """Open the pictures to learn from and to score on, and settle the class."""
+    there = voc_splits(options.data, options.year)
+    train_split = options.train_split or ("trainval" if "train" not in there else "train")
+    rest = ["test"] if train_split == "trainval" else ["val", "test"]
+    val_split = options.val_split or next((name for name in rest if name in there), None)
+    if val_split is None:
+        raise UsageError(
+            f"there is no split to score on beside {train_split}; name one with --val-split "
+            f"(there is {listing(there)})."
+        )
+    policy: Literal["raise", "skip"] = "skip" if options.on_bad_data == "skip" else "raise"
+    train_set = VOC(options.data, options.year, train_split, on_bad_data=policy)
+    val_set = VOC(options.data, options.year, val_split, on_bad_data=policy)
+    label = options.category
+    if label is None:
+        if len(train_set.classes) != 1:
+            raise UsageError(
+                f"say with --category which class to find; {train_set.name} has {listing(train_set.classes)}."
+            )
+        label = train_set.classes[0]
+    check_classes(train_set.name, [label], train_set.classes)
+    if any(letter in label for letter in "/\\\0"):
+        raise UsageError(f"the class {label!r} cannot be the name of a file; rename it in the annotations.")
+    return train_set, val_set, label
+
+
+def usable_part(dataset: Dataset, console: Console) -> Dataset:
+    """Decode all pictures and read all annotations before training; leave bad ones out, or stop."""
+    with console.progress("checking", len(dataset)) as progress:
+        examples = []
+        for example, _ in usable(dataset, on_skip=lambda _, error: console.warn(f"left out: {error}")):
+            examples.append(example)
+            progress.advance()
+    return Dataset(dataset.name, dataset.classes, examples)
+
+
+def check_validation(dataset: VOC, learned_from: Dataset, console: Console) -> None:
+    """Make sure that the pictures to score on can be read, their results be written, and mean something."""
+    for example in dataset:
+        if len(example.id.split()) != 1:
+            raise DataError(
+                f"{dataset.name}: the picture {example.id!r} has a blank in its name, which VOC results "
+                "files cannot hold; rename it."
+            )
+    check_data(dataset, console)
+    both = {example.id for example in dataset} & {example.id for example in learned_from}
+    if both:
+        console.warn(
+            f"{len(both)} of the {len(dataset)} pictures to score on are also learned from: the score will "
+            "flatter the detector."
+        )

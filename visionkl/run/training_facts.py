@@ -1,0 +1,184 @@
+"""What training has to work with, counted before it starts: objects, roots, memory and time.
+
+The counts come from annotations and picture headers alone. Objects marked difficult are not learned from. An
+object is too small if even the smallest root, laid over it at the picture's own resolution, cannot reach the
+overlap at which it would stand for the object.
+
+Memory is that of the codes of all pictures, the largest thing that training keeps, on disk. Time is a rough
+guess from the number of look-ups, meant to tell minutes from hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.errors import DataError
+from visionkl.datasets.base import Dataset, check_classes
+from visionkl.detection.initialise import group_by_aspect, root_size
+from visionkl.detection.settings import TrainingSettings
+from visionkl.features.hog import N_CHANNELS
+from visionkl.run.console import duration_text
+from visionkl.run.memory import bytes_text
+
+# What a core does in a second, measured on a few machines of 2020 and later: pixels turned into codes, and
+# table look-ups (of plain cells, multiply-adds of whole cells).
+_PIXELS_A_SECOND = 1.5e6
+_LOOKUPS_A_SECOND = 1.5e9
+_CELLS_A_SECOND = 1.5e8
+
+# Of the rounds that the settings allow, about this share is needed before no hard negatives are left.
+_ROUNDS_USED = 0.6
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """What training has to work with.
+
+    Parameters
+    ----------
+    dataset, label : str
+    n_pictures, n_with, n_without : int
+        Pictures, those that show the class, and those that do not.
+    n_objects, n_difficult, n_small : int
+        Objects to learn from, difficult ones (not among them), and those that are too small (among them).
+    roots : tuple of (rows, cols)
+        Of the learned components, in cells; each comes with its mirror image.
+    n_bytes : int
+        Codes of all pictures.
+    seconds : float
+        A guess of the time.
+    """
+
+    dataset: str
+    label: str
+    n_pictures: int
+    n_with: int
+    n_without: int
+    n_objects: int
+    n_difficult: int
+    n_small: int
+    roots: tuple[tuple[int, int], ...]
+    n_bytes: int
+    seconds: float
+
+    def summary(self) -> str:
+        """Say in a line what there is to learn from."""
+        roots = ", ".join(f"{rows}×{cols}" for rows, cols in self.roots)
+        beside = [f"{self.n_difficult} difficult ones left out"] if self.n_difficult else []
+        beside += [f"{self.n_small} too small to be learned from"] if self.n_small else []
+        return (
+            f"{self.dataset}: {self.n_objects} objects of the class {self.label}"
+            f"{' (' + ', '.join(beside) + ')' if beside else ''} in {self.n_with} pictures, "
+            f"{self.n_without} pictures without; roots of {roots} cells"
+        )
+
+    def text(self) -> str:
+        """Say what training has to work with, and what it may take."""
+        return "\n".join(
+            [
+                self.summary(),
+                f"codes of all pictures: {bytes_text(self.n_bytes)} on disk",
+                f"time: roughly {duration_text(self.seconds)}",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Turn it into plain values, for JSON."""
+        return {**asdict(self), "roots": [list(root) for root in self.roots]}
+
+
+def training_facts(dataset: Dataset, label: str, settings: TrainingSettings, n_jobs: int) -> TrainingFacts:
+    """Count what there is to learn from, and complain if that is not enough.
+
+    Raises
+    ------
+    UsageError
+        If the data set has no such class.
+    DataError
+        If there are too few objects, or all are too small.
+    """
+    check_classes(dataset.name, [label], dataset.classes)
+    mine = [example.annotation.of(label) for example in dataset]
+    boxes = np.concatenate([objects.boxes[~objects.difficult] for objects in mine])
+    n_difficult = sum(int(objects.difficult.sum()) for objects in mine)
+    _check_enough(dataset, label, len(boxes), n_difficult, settings.n_components)
+    sizes = (boxes[:, 2:] - boxes[:, :2]).astype(np.float64)
+    groups = group_by_aspect(sizes, settings.n_components)
+    roots = tuple(root_size(sizes[group], settings.cell_size) for group in groups)
+    small = _too_small(sizes, roots, settings)
+    if small.all():
+        rows, cols = min(roots, key=lambda root: root[0] * root[1])
+        width, height = sizes[sizes.prod(axis=1).argmax()]
+        raise DataError(
+            f"{dataset.name}: all {len(sizes)} objects of the class {label!r} are too small: the largest has "
+            f"{width:.0f} × {height:.0f} pixels, the smallest filter {cols * settings.cell_size} × "
+            f"{rows * settings.cell_size}; a smaller --cell-size, or larger pictures, would do."
+        )
+    n_pixels = sum(float(np.prod(example.size())) for example in dataset)
+    n_with = sum(len(objects) > 0 for objects in mine)
+    return TrainingFacts(
+        dataset.name,
+        label,
+        len(dataset),
+        n_with,
+        len(dataset) - n_with,
+        len(boxes),
+        n_difficult,
+        int(small.sum()),
+        roots,
+        _code_bytes(n_pixels, settings),
+        _seconds(n_pixels, roots, settings, n_jobs),
+    )
+
+
+def _check_enough(dataset: Dataset, label: str, n: int, n_difficult: int, n_components: int) -> None:
+    needed = max(n_components, 2)
+    if n >= needed:
+        return
+    there = f"only {n} object{'' if n == 1 else 's'}" if n else "no object"
+    beside = f", beside {n_difficult} marked difficult" if n_difficult else ""
+    fewer = f" with --n-components {n_components}" if n_components > 2 and n >= 2 else ""
+    raise DataError(
+        f"{dataset.name}: there is {there} of the class {label!r} to learn from{beside}; "
+        f"at least {needed} are needed{fewer}, and some dozens are sensible: label more pictures, or choose "
+        "another split or class."
+    )
+
+
+def _too_small(
+    sizes: npt.NDArray[np.float64], roots: tuple[tuple[int, int], ...], settings: TrainingSettings
+) -> npt.NDArray[np.bool_]:
+    """Tell which objects no root can overlap enough, because it covers too much beside them."""
+    smallest = min(rows * cols for rows, cols in roots) * settings.cell_size**2
+    return sizes.prod(axis=1) < settings.min_overlap * smallest
+
+
+def _cells(n_pixels: float, settings: TrainingSettings) -> float:
+    """Count the cells of all levels; those for parts begin at twice the pictures' resolution."""
+    finest = 2.0 if settings.n_parts else 1.0
+    levels = 1 / (1 - 4 ** (-1 / settings.training_interval))  # each level has 4^(-1/interval) of the last
+    return n_pixels / settings.cell_size**2 * finest**2 * levels
+
+
+def _code_bytes(n_pixels: float, settings: TrainingSettings) -> int:
+    code = 1 if settings.n_codewords <= 256 else 2
+    return round(_cells(n_pixels, settings) * (settings.n_blocks * code or 4 * N_CHANNELS))
+
+
+def _seconds(
+    n_pixels: float, roots: tuple[tuple[int, int], ...], settings: TrainingSettings, n_jobs: int
+) -> float:
+    root_cells = 2 * sum(rows * cols for rows, cols in roots)  # each root has its mirror image
+    part_cells = 2 * len(roots) * settings.n_parts * settings.part_size**2
+    coarse = _cells(n_pixels, settings) / (4 if settings.n_parts else 1)
+    passes = settings.root_rounds * settings.mining_rounds * coarse * root_cells
+    if settings.n_parts:
+        rounds = settings.part_rounds * settings.mining_rounds
+        passes += rounds * (coarse * root_cells + 4 * coarse * part_cells)
+    a_second = _LOOKUPS_A_SECOND / settings.n_blocks if settings.n_blocks else _CELLS_A_SECOND
+    searching = _ROUNDS_USED * passes / a_second
+    return (searching + n_pixels / _PIXELS_A_SECOND) / max(n_jobs, 1)
