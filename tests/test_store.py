@@ -122,9 +122,7 @@ def random_samples(n, dtype, seed=0):
     rng = np.random.default_rng(seed)
     features = (rng.random((12, 2 * n)) * 200).astype(dtype)[:, ::2]  # not contiguous: a view must do
     shifts = rng.integers(-3, 4, (n, 3, 2)).astype(np.int16)
-    return Samples(
-        features, shifts, np.ones(n, np.uint8), rng.integers(0, 99, (n, 4)).astype(np.int32)
-    )
+    return Samples(features, shifts, np.ones(n, np.uint8), rng.integers(0, 99, (n, 4)).astype(np.int32))
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])

@@ -79,8 +79,8 @@ def test_the_plan_is_followed(notebook, model):
     assert [state.n_done for state in notebook.states] == sorted({s.n_done for s in notebook.states})
     assert notebook.states[-1].n_done == len(plan(QUICK))
     assert len(notebook.rows) == len(notebook.states)
-    assert notebook.rows[0]["step"] == "roots"
-    assert notebook.rows[-1]["step"] == "boxes"
+    assert plan(QUICK)[0] == "roots"
+    assert plan(QUICK)[-1] == "boxes"
     assert model.interval == QUICK.interval
     assert model.n_parts == 2
     assert len(model.components) == 2
@@ -131,7 +131,7 @@ class TestTooLittle:
 
     def test_no_object(self, pictures):
         without = [example for example in pictures if "digger" not in example.annotation.labels]
-        with pytest.raises(DataError, match="there are 0 objects of 'digger' to learn from"):
+        with pytest.raises(DataError, match="there is no object of the class 'digger' to learn from"):
             train(Dataset("none", pictures.classes, without), "digger", QUICK, n_jobs=1)
 
     def test_one_object(self, pictures):
@@ -139,12 +139,12 @@ class TestTooLittle:
             diggers = example.annotation.of("digger")
             if len(diggers) == 1 and not diggers.difficult[0]:
                 break
-        with pytest.raises(DataError, match="there is 1 object of 'digger' to learn from"):
+        with pytest.raises(DataError, match="there is only 1 object of the class 'digger'"):
             train(Dataset("one", pictures.classes, [example]), "digger", QUICK, n_jobs=1)
 
     def test_all_objects_too_small(self, pictures):
         coarse = replace(QUICK, cell_size=64)
-        with pytest.raises(DataError, match=r"are smaller than the smallest root filter, \d+ × \d+ pixels"):
+        with pytest.raises(DataError, match=r"too small: the largest has \d+ × \d+ pixels"):
             collect(pictures, "digger", coarse)
 
 

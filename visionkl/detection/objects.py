@@ -57,7 +57,8 @@ class TrainingData:
 
     Parameters
     ----------
-    label : str
+    name, label : str
+        The data set's, and the class.
     pictures : tuple of TrainingPicture
     roots : tuple of tuple of int
         `(rows, cols)` of the root filter of each learned component.
@@ -69,6 +70,7 @@ class TrainingData:
         Objects that are smaller than any root filter at the picture's own resolution: they cannot be learned.
     """
 
+    name: str
     label: str
     pictures: tuple[TrainingPicture, ...]
     roots: tuple[tuple[int, int], ...]
@@ -134,23 +136,25 @@ def collect(
             on_picture()
     boxes = np.concatenate([np.zeros((0, 4)), *(picture.boxes for picture in pictures)])
     if len(boxes) < _FEWEST_OBJECTS:
-        there = f"{len(boxes)} object{'s' if len(boxes) != 1 else ''} of {label!r} to learn from"
-        difficult = f" ({n_difficult} more are marked difficult)" if n_difficult else ""
+        there = f"only {len(boxes)} object" if len(boxes) else "no object"
+        beside = f", beside {n_difficult} marked difficult" if n_difficult else ""
         raise DataError(
-            f"{dataset.name}: there {'is' if len(boxes) == 1 else 'are'} {there}{difficult}; "
-            f"at least {_FEWEST_OBJECTS} are needed, and some dozens are better."
+            f"{dataset.name}: there is {there} of the class {label!r} to learn from{beside}; at least "
+            f"{_FEWEST_OBJECTS} are needed, and some dozens are sensible: label more pictures, or choose "
+            "another split or class."
         )
     whole = np.concatenate([picture.whole for picture in pictures])
     roots, groups, n_small = _shape_roots(boxes, whole, settings)
     if n_small == len(boxes):
-        rows, cols = min(roots, key=lambda root: root[0] * root[1])
         cell = settings.cell_size
-        hint = "enlarge the pictures" if cell == 4 else "enlarge the pictures, or take a cell_size of 4"
+        rows, cols = min(roots, key=lambda root: root[0] * root[1])
+        width, height = max(boxes[:, 2:] - boxes[:, :2], key=np.prod)
         raise DataError(
-            f"{dataset.name}: all {len(boxes)} objects of {label!r} are smaller than the smallest root "
-            f"filter, {cols * cell} × {rows * cell} pixels; {hint}."
+            f"{dataset.name}: all {len(boxes)} objects of the class {label!r} are too small: the largest has "
+            f"{width:.0f} × {height:.0f} pixels, the smallest filter {cols * cell} × {rows * cell}; a "
+            "smaller cell size, or larger pictures, would do."
         )
-    return TrainingData(label, tuple(pictures), roots, groups, n_difficult, n_small)
+    return TrainingData(dataset.name, label, tuple(pictures), roots, groups, n_difficult, n_small)
 
 
 def _shape_roots(

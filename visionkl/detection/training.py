@@ -174,13 +174,10 @@ def train(
     settings: TrainingSettings | None = None,
     *,
     n_jobs: int | None = None,
-    executor: Executor | None = None,
-    folder: str | Path | None = None,
-    max_memory: int | None = None,
     observer: Observer | None = None,
-    state: TrainingState | None = None,
+    **more: Any,
 ) -> MixtureModel:
-    """Train a model of a class.
+    """Train a model of a class: read the data set, and go on with `train_on`, which has all parameters.
 
     Parameters
     ----------
@@ -188,7 +185,31 @@ def train(
         With labelled boxes.
     label : str
         The class.
-    settings : TrainingSettings, optional
+    """
+    settings = settings or TrainingSettings()
+    observer = observer or Observer()
+    with observer.stage("reading pictures", len(dataset)) as stage:
+        data = collect(dataset, label, settings, on_picture=stage.advance, on_skip=observer.skip)
+    return train_on(data, settings, n_jobs=n_jobs, observer=observer, **more)
+
+
+def train_on(
+    data: TrainingData,
+    settings: TrainingSettings,
+    *,
+    n_jobs: int | None = None,
+    executor: Executor | None = None,
+    folder: str | Path | None = None,
+    max_memory: int | None = None,
+    observer: Observer | None = None,
+    state: TrainingState | None = None,
+) -> MixtureModel:
+    """Train a model on what was collected with the same settings.
+
+    Parameters
+    ----------
+    data : TrainingData
+    settings : TrainingSettings
     n_jobs : int, optional
         Processes; all usable cores by default.
     executor : Executor, optional
@@ -206,39 +227,36 @@ def train(
     -------
     MixtureModel
     """
-    settings = settings or TrainingSettings()
-    observer = observer or Observer()
+    trainer = _Trainer(data, settings, n_jobs, observer or Observer(), max_memory or _DEFAULT_MEMORY)
+    if state is not None and state.n_done >= len(_steps(settings)):
+        return trainer.finished(state)
     own_executor = executor is None
-    executor = executor or make_executor(n_jobs)
+    trainer.executor = executor or make_executor(n_jobs)
     try:
-        with observer.stage("reading pictures", len(dataset)) as stage:
-            data = collect(dataset, label, settings, on_picture=stage.advance, on_skip=observer.skip)
         with tempfile.TemporaryDirectory(prefix="codes-", dir=folder) as shards:
-            trainer = _Trainer(data, settings, executor, n_jobs, observer, max_memory or _DEFAULT_MEMORY)
             trainer.prepare(Path(shards), state.model.codebooks if state else None)
             return trainer.run(state)
     finally:
         if own_executor:
-            executor.close()
+            trainer.executor.close()
 
 
 class _Trainer:
     """The steps of training on given data."""
 
+    executor: Executor
     pyramids: Pyramids
 
     def __init__(
         self,
         data: TrainingData,
         settings: TrainingSettings,
-        executor: Executor,
         n_jobs: int | None,
         observer: Observer,
         max_memory: int,
     ) -> None:
         self.data = data
         self.settings = settings
-        self.executor = executor
         self.n_jobs = n_jobs
         self.observer = observer
         self.cache_bytes = int(_CACHE_SHARE * max_memory)
@@ -272,11 +290,14 @@ class _Trainer:
             step = steps[state.n_done if state else 0]
             state, figures = self._take(step, state)
             seconds = round(time.perf_counter() - began, 2)
-            self.observer.record({"step": str(step), "seconds": seconds, **figures})
+            self.observer.record({"step_seconds": seconds, **figures})
             self.observer.checkpoint(state)
-        return replace(
-            state.model, interval=self.settings.interval, notes={"trained_on": len(self.data.pictures)}
-        )
+        return self.finished(state)
+
+    def finished(self, state: TrainingState) -> MixtureModel:
+        """Return the model for use."""
+        notes = {"trained_on": self.data.name, "n_pictures": len(self.data.pictures)}
+        return replace(state.model, interval=self.settings.interval, notes=notes)
 
     def _take(self, step: Step, state: TrainingState | None) -> tuple[TrainingState, dict[str, Any]]:
         if state is None:

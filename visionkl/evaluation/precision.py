@@ -137,7 +137,6 @@ class ClassResult:
             return float("nan")
         return average_precision(self.recall, self.precision, self.metric)
 
-
     def best_f1(self) -> tuple[float, int] | None:
         """Where precision and recall are best balanced: the largest 2 p r / (p + r), and the point there.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -76,7 +77,7 @@ class ProcessExecutor:
         # Forking a process whose threads are at work may copy a lock that nobody will ever open: spawn
         # instead.
         self._pool = ProcessPoolExecutor(
-            n_jobs, multiprocessing.get_context("spawn"), initializer=set_threads, initargs=(1,)
+            n_jobs, multiprocessing.get_context("spawn"), initializer=_begin_work
         )
 
     def map(
@@ -114,6 +115,12 @@ def make_executor(n_jobs: int | None = None) -> Executor:
     """Choose an executor: processes for more than one job (all usable cores by default)."""
     n_jobs = n_jobs or usable_cores()
     return SerialExecutor() if n_jobs == 1 else ProcessExecutor(n_jobs)
+
+
+def _begin_work() -> None:
+    """Run in a new worker: one thread; whoever started it decides what an interruption means."""
+    set_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 _context: tuple[str, Any] = ("", None)

@@ -29,9 +29,9 @@ from visionkl.run.console import Console, duration_text, run_command
 from visionkl.run.memory import parse_bytes
 
 if TYPE_CHECKING:
-    from visionkl.datasets.base import Dataset
     from visionkl.datasets.voc import VOC
     from visionkl.detection.model import MixtureModel
+    from visionkl.detection.objects import TrainingData
     from visionkl.evaluation.voc import VOCResult
     from visionkl.run.run_folder import RunFolder
     from visionkl.run.training_facts import TrainingFacts
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
     from visionkl.run.run_folder import RunFolder
-    from visionkl.run.training_data import check_validation, open_splits, usable_part
+    from visionkl.run.training_data import check_validation, open_splits, read_objects
     from visionkl.run.training_facts import training_facts
 
     _check_device(options.device)
@@ -117,9 +117,9 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     max_memory = parse_bytes(options.max_memory)
 
     train_set, val_set, label = open_splits(options)
-    pictures = usable_part(train_set, console)
-    check_validation(val_set, pictures, console)
-    facts = training_facts(pictures, label, options.settings, console.jobs)
+    data = read_objects(train_set, label, options.settings, console)
+    check_validation(val_set, data, console)
+    facts = training_facts(data, options.settings, console.jobs)
     if options.dry_run:
         console.result(f"{facts.text()}\nto score on: {val_set.name}, {len(val_set)} pictures")
         return {"visionkl": __version__, **facts.to_dict()}
@@ -132,7 +132,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
     with _going_on_later(run, console):
-        model, cost = _train(pictures, label, options.settings, max_memory, run, console)
+        model, cost = _train(data, options.settings, max_memory, run, console)
         result, model = _evaluate(model, val_set, run, console)
         document = _document(options, run, train_set, facts, model, result, cost)
         _write_report(run, document, model, result, val_set, console)
@@ -215,8 +215,7 @@ def _config(options: TrainOptions, train_set: VOC, val_set: VOC, label: str) -> 
 
 
 def _train(
-    dataset: Dataset,
-    label: str,
+    data: TrainingData,
     settings: TrainingSettings,
     max_memory: int,
     run: RunFolder,
@@ -232,9 +231,8 @@ def _train(
         console.note(f"going on after step {state.n_done} of {len(steps)}")
     run.work.mkdir(exist_ok=True)
     observer = RunObserver(run, console, steps, state.n_done if state is not None else 0)
-    model = training.train(
-        dataset,
-        label,
+    model = training.train_on(
+        data,
         settings,
         n_jobs=console.jobs,
         folder=run.work,

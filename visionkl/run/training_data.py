@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from visionkl.core.errors import DataError, UsageError
-from visionkl.datasets.base import Dataset, check_classes, listing, usable
+from visionkl.datasets.base import Dataset, check_classes, listing
 from visionkl.datasets.voc import VOC, voc_splits
+from visionkl.detection.objects import TrainingData, collect
+from visionkl.detection.settings import TrainingSettings
 from visionkl.run.console import Console
 from visionkl.run.evaluate import check_data
 
@@ -45,17 +47,19 @@ def open_splits(options: TrainOptions) -> tuple[VOC, VOC, str]:
     return train_set, val_set, label
 
 
-def usable_part(dataset: Dataset, console: Console) -> Dataset:
+def read_objects(dataset: Dataset, label: str, settings: TrainingSettings, console: Console) -> TrainingData:
     """Decode all pictures and read all annotations before training; leave bad ones out, or stop."""
     with console.progress("checking", len(dataset)) as progress:
-        examples = []
-        for example, _ in usable(dataset, on_skip=lambda _, error: console.warn(f"left out: {error}")):
-            examples.append(example)
-            progress.advance()
-    return Dataset(dataset.name, dataset.classes, examples)
+        return collect(
+            dataset,
+            label,
+            settings,
+            on_picture=progress.advance,
+            on_skip=lambda _, error: console.warn(f"left out: {error}"),
+        )
 
 
-def check_validation(dataset: VOC, learned_from: Dataset, console: Console) -> None:
+def check_validation(dataset: VOC, learned_from: TrainingData, console: Console) -> None:
     """Make sure that the pictures to score on can be read, their results be written, and mean something."""
     for example in dataset:
         if len(example.id.split()) != 1:
@@ -64,7 +68,7 @@ def check_validation(dataset: VOC, learned_from: Dataset, console: Console) -> N
                 "files cannot hold; rename it."
             )
     check_data(dataset, console)
-    both = {example.id for example in dataset} & {example.id for example in learned_from}
+    both = {example.id for example in dataset} & {picture.id for picture in learned_from.pictures}
     if both:
         console.warn(
             f"{len(both)} of the {len(dataset)} pictures to score on are also learned from: the score will "

@@ -1,9 +1,5 @@
 """What training has to work with, counted before it starts: objects, roots, memory and time.
 
-The counts come from annotations and picture headers alone. Objects marked difficult are not learned from. An
-object is too small if even the smallest root, laid over it at the picture's own resolution, cannot reach the
-overlap at which it would stand for the object.
-
 Memory is that of the codes of all pictures, the largest thing that training keeps, on disk. Time is a rough
 guess from the number of look-ups, meant to tell minutes from hours.
 """
@@ -14,11 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from visionkl.core.errors import DataError
-from visionkl.datasets.base import Dataset, check_classes
-from visionkl.detection.initialise import group_by_aspect, root_size
+from visionkl.detection.objects import TrainingData
 from visionkl.detection.settings import TrainingSettings
 from visionkl.features.hog import N_CHANNELS
 from visionkl.run.console import duration_text
@@ -91,70 +84,23 @@ class TrainingFacts:
         return {**asdict(self), "roots": [list(root) for root in self.roots]}
 
 
-def training_facts(dataset: Dataset, label: str, settings: TrainingSettings, n_jobs: int) -> TrainingFacts:
-    """Count what there is to learn from, and complain if that is not enough.
-
-    Raises
-    ------
-    UsageError
-        If the data set has no such class.
-    DataError
-        If there are too few objects, or all are too small.
-    """
-    check_classes(dataset.name, [label], dataset.classes)
-    mine = [example.annotation.of(label) for example in dataset]
-    boxes = np.concatenate([objects.boxes[~objects.difficult] for objects in mine])
-    n_difficult = sum(int(objects.difficult.sum()) for objects in mine)
-    _check_enough(dataset, label, len(boxes), n_difficult, settings.n_components)
-    sizes = (boxes[:, 2:] - boxes[:, :2]).astype(np.float64)
-    groups = group_by_aspect(sizes, settings.n_components)
-    roots = tuple(root_size(sizes[group], settings.cell_size) for group in groups)
-    small = _too_small(sizes, roots, settings)
-    if small.all():
-        rows, cols = min(roots, key=lambda root: root[0] * root[1])
-        width, height = sizes[sizes.prod(axis=1).argmax()]
-        raise DataError(
-            f"{dataset.name}: all {len(sizes)} objects of the class {label!r} are too small: the largest has "
-            f"{width:.0f} × {height:.0f} pixels, the smallest filter {cols * settings.cell_size} × "
-            f"{rows * settings.cell_size}; a smaller --cell-size, or larger pictures, would do."
-        )
-    n_pixels = sum(float(np.prod(example.size())) for example in dataset)
-    n_with = sum(len(objects) > 0 for objects in mine)
+def training_facts(data: TrainingData, settings: TrainingSettings, n_jobs: int) -> TrainingFacts:
+    """Put together what is known of the training data, and guess memory and time."""
+    n_pixels = sum(float(np.prod(picture.size)) for picture in data.pictures)
+    n_with = sum(len(picture.all_boxes) > 0 for picture in data.pictures)
     return TrainingFacts(
-        dataset.name,
-        label,
-        len(dataset),
+        data.name,
+        data.label,
+        len(data.pictures),
         n_with,
-        len(dataset) - n_with,
-        len(boxes),
-        n_difficult,
-        int(small.sum()),
-        roots,
+        len(data.pictures) - n_with,
+        len(data.objects),
+        data.n_difficult,
+        data.n_small,
+        data.roots,
         _code_bytes(n_pixels, settings),
-        _seconds(n_pixels, roots, settings, n_jobs),
+        _seconds(n_pixels, data.roots, settings, n_jobs),
     )
-
-
-def _check_enough(dataset: Dataset, label: str, n: int, n_difficult: int, n_components: int) -> None:
-    needed = max(n_components, 2)
-    if n >= needed:
-        return
-    there = f"only {n} object{'' if n == 1 else 's'}" if n else "no object"
-    beside = f", beside {n_difficult} marked difficult" if n_difficult else ""
-    fewer = f" with --n-components {n_components}" if n_components > 2 and n >= 2 else ""
-    raise DataError(
-        f"{dataset.name}: there is {there} of the class {label!r} to learn from{beside}; "
-        f"at least {needed} are needed{fewer}, and some dozens are sensible: label more pictures, or choose "
-        "another split or class."
-    )
-
-
-def _too_small(
-    sizes: npt.NDArray[np.float64], roots: tuple[tuple[int, int], ...], settings: TrainingSettings
-) -> npt.NDArray[np.bool_]:
-    """Tell which objects no root can overlap enough, because it covers too much beside them."""
-    smallest = min(rows * cols for rows, cols in roots) * settings.cell_size**2
-    return sizes.prod(axis=1) < settings.min_overlap * smallest
 
 
 def _cells(n_pixels: float, settings: TrainingSettings) -> float:
