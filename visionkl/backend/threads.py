@@ -40,6 +40,11 @@ def set_threads(n_threads: int) -> None:
     _default = n_threads
 
 
+def thread_count(n_jobs: int | None) -> int:
+    """Tell how many threads `run_tasks` uses for many tasks."""
+    return n_jobs or _default or usable_cores()
+
+
 def run_tasks(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> list[Result]:
@@ -60,7 +65,7 @@ def run_tasks(
     [1, 2, 3]
     """
     tasks = list(tasks)
-    n_threads = min(n_jobs or _default or usable_cores(), len(tasks))
+    n_threads = min(thread_count(n_jobs), len(tasks))
     with _blas().limit(limits=1, user_api="blas"):
         if n_threads <= 1:
             return [function(task) for task in tasks]
