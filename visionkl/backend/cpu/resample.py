@@ -69,25 +69,32 @@ def shrink(
     return shrunk
 
 
-def _area_taps(old: int, new: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """First source index `(new,)` (-1 where it has no weight) and weights `(new, taps)` per output pixel.
+@compiled_exactly
+def _area_taps(old, new):
+    """Find the first source index `(new,)` and weights `(new, taps)` of each output pixel.
 
     The number of taps is a multiple of `_TAPS`.
     """
     step = old / new
-    begin = np.arange(new) * step
-    end = begin + step
-    inner_begin, inner_end = np.ceil(begin).astype(np.int64), np.floor(end).astype(np.int64)
-    first = inner_begin - 1
-    n_taps = int((inner_end - first).max()) + 1
-    source = first[:, None] + np.arange(n_taps)
-    weights = np.where((source >= inner_begin[:, None]) & (source < inner_end[:, None]), 1.0, 0.0)
-    lead, trail = inner_begin - begin, end - inner_end
-    weights[:, 0] = np.where(lead > NEGLIGIBLE, lead, 0.0)
-    weights += np.where((source == inner_end[:, None]) & (trail > NEGLIGIBLE)[:, None], trail[:, None], 0.0)
-    used = np.nonzero(weights.any(axis=0))[0]
-    weights = weights[:, used[0] : used[-1] + 1] * (new / old)
-    return first + used[0], np.pad(weights, ((0, 0), (0, -weights.shape[1] % _TAPS)))
+    n_taps = (int(np.ceil(step)) + _TAPS) // _TAPS * _TAPS
+    first = np.empty(new, np.int64)
+    weights = np.zeros((new, n_taps))
+    for i in range(new):
+        begin = i * step
+        end = begin + step
+        inner_begin, inner_end = int(np.ceil(begin)), int(np.floor(end))
+        lead, trail = inner_begin - begin, end - inner_end
+        first[i] = inner_begin - 1 if lead > NEGLIGIBLE else inner_begin
+        tap = 0
+        if lead > NEGLIGIBLE:
+            weights[i, tap] = lead * (new / old)
+            tap += 1
+        for _ in range(inner_begin, inner_end):
+            weights[i, tap] = new / old
+            tap += 1
+        if trail > NEGLIGIBLE:
+            weights[i, tap] = trail * (new / old)
+    return first, weights
 
 
 @compiled_exactly
@@ -97,25 +104,23 @@ def _shrink_into(planes, old_rows, first_row, row_weights, first_col, col_weight
     old_cols = planes.shape[0] // (channels * old_rows)
     # The one channel of a grey picture is taken for all three.
     old_plane, new_plane = (old_rows * old_cols, rows * cols) if channels == 3 else (0, 0)
-    line = np.zeros((old_cols + col_taps + 1) * _LANES)  # one spare pixel before, some after, without weight
+    line = np.zeros((old_cols + col_taps) * _LANES)  # some spare pixels, for taps without weight
     weights = col_weights.ravel()
     for y in range(rows):
-        first, last = 0, row_taps
-        while first < last and row_weights[y, first] == 0.0:
-            first += 1
-        while first < last and row_weights[y, last - 1] == 0.0:
-            last -= 1
+        n_taps = row_taps
+        while n_taps > 1 and row_weights[y, n_taps - 1] == 0.0:
+            n_taps -= 1
         for begin in range(0, old_cols, _LANES):
             x = min(begin, old_cols - _LANES)
             total = _nothing(_THREE)
-            at = (first_row[y] + first) * old_cols + x
-            for tap in range(first, last):
+            at = first_row[y] * old_cols + x
+            for tap in range(n_taps):
                 total = _add_weighted(total, planes, at, old_plane, row_weights[y, tap])
                 at += old_cols
-            _write_pixels(line, (x + 1) * _LANES, total)
+            _write_pixels(line, x * _LANES, total)
         for x in range(cols):
             pixel = _nothing(_ONE)
-            at = (first_col[x] + 1) * _LANES
+            at = first_col[x] * _LANES
             for tap in range(x * col_taps, (x + 1) * col_taps, _TAPS):
                 pixel = _add_taps(pixel, line, at, weights, tap)
                 at += _TAPS * _LANES
