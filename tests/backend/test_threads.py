@@ -4,7 +4,8 @@ import threading
 
 import numpy as np
 
-from visionkl.backend.threads import run_tasks, scratch, thread_count
+from visionkl.backend.scratch import scratch
+from visionkl.backend.threads import run_tasks, thread_count
 
 
 def test_results_keep_the_order_of_the_tasks():

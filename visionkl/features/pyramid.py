@@ -36,7 +36,8 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu import hog as kernel
 from visionkl.backend.cpu.resample import shrink
-from visionkl.backend.threads import run_tasks, scratch
+from visionkl.backend.scratch import scratch
+from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import UsageError
 from visionkl.core.validation import check_number
 from visionkl.features.hog import N_CHANNELS, TRUNCATION, as_planes, check_cell_size

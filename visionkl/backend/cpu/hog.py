@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.jit import compiled, compiled_exactly
-from visionkl.backend.threads import scratch
+from visionkl.backend.scratch import scratch
 
 N_CHANNELS = 32
 TRUNCATION = 31

@@ -22,7 +22,7 @@ from numba.extending import intrinsic
 
 from visionkl.backend.cpu.jit import compiled_exactly
 from visionkl.backend.cpu.simd import INT32, INT64, Registers, address, load, shifted, splat, store
-from visionkl.backend.threads import scratch
+from visionkl.backend.scratch import scratch
 
 #: Fraction of a pixel below which a border pixel is left out of the mean.
 NEGLIGIBLE = 1e-3
