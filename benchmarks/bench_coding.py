@@ -7,7 +7,7 @@ picture's own cells: one block a cell, 256 codewords. Dense filters have the cel
 
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,26 @@ PARTS = ((6, 6),) * 48
 ROOTS = ((6, 11), (6, 11), (8, 9), (8, 9), (11, 5), (11, 5))
 
 
+Maker = Callable[[list[npt.NDArray[np.float32]]], Any]
+
+
 class Bank:
     """The filters of a model: parts on the finer levels, roots on the coarser ones."""
 
-    def __init__(self, make: Callable[[list[npt.NDArray[np.float32]]], Any]) -> None:
-        self.parts, self.roots = make(random_filters("parts", PARTS)), make(random_filters("roots", ROOTS))
+    def __init__(self, make_parts: Maker, make_roots: Maker) -> None:
+        self.parts = make_parts(random_filters("parts", PARTS))
+        self.roots = make_roots(random_filters("roots", ROOTS))
+
+    @classmethod
+    def dense(cls) -> "Bank":
+        """Make dense filters as matching has them: all roots together."""
+        return cls(DenseFilters, partial(DenseFilters, together=True))
+
+    @classmethod
+    def coded(cls, books: Codebooks, dtype: str) -> "Bank":
+        """Make tables as matching has them: all roots together, responses in memory that is used again."""
+        make = partial(TableFilters, quantizer=books, dtype=dtype)
+        return cls(partial(make, memory="parts"), partial(make, memory="roots", together=True))
 
     def apply(self, pyramid: FeaturePyramid, threads: int) -> None:
         """Compute all responses, level by level; a level's are let go before the next, as matching does."""
@@ -68,17 +83,21 @@ def random_filters(name: str, sizes: tuple[tuple[int, int], ...]) -> list[npt.ND
     return [random.normal(0, 0.1, (*size, 32)).astype(np.float32) for size in sizes]
 
 
+def codebooks(picture: npt.NDArray[np.uint8], n_blocks: int = 1) -> Codebooks:
+    """Learn codewords for the cells of a picture."""
+    return _codebooks(picture.tobytes(), picture.shape, n_blocks)
+
+
 @cache
-def _codebooks(picture: bytes, shape: tuple[int, ...]) -> Codebooks:
+def _codebooks(picture: bytes, shape: tuple[int, ...], n_blocks: int) -> Codebooks:
     pyramid = feature_pyramid(np.frombuffer(picture, np.uint8).reshape(shape))
     cells = np.concatenate([level[1:-1, 1:-1].reshape(-1, 32) for level in pyramid.levels])
-    return fit_cells(ProductQuantizer(N_CODEWORDS, n_blocks=1), cells).books_
+    return fit_cells(ProductQuantizer(N_CODEWORDS, n_blocks=n_blocks), cells).books_
 
 
 def pyramid_and_codebooks(setting: Setting) -> tuple[FeaturePyramid, Codebooks]:
     """Compute the padded pyramid of the picture, and codewords for its cells."""
-    books = _codebooks(setting.picture.tobytes(), setting.picture.shape)
-    return feature_pyramid(setting.picture, padding=PADDING), books
+    return feature_pyramid(setting.picture, padding=PADDING), codebooks(setting.picture)
 
 
 # -- filters on codes ----------------------------------------------------------------------------------------
@@ -89,10 +108,7 @@ def tables(setting: Setting) -> Iterator[Contestant]:
     pyramid, books = pyramid_and_codebooks(setting)
     coded = encode_pyramid(pyramid, books)
     threads = setting.threads
-    short, exact = (
-        Bank(lambda filters, dtype=dtype: TableFilters(filters, books, dtype=dtype))
-        for dtype in ("int16", "float32")
-    )
+    short, exact = (Bank.coded(books, dtype) for dtype in ("int16", "float32"))
     decoded = books.decode(coded.levels[12])
     expected = DenseFilters(random_filters("parts", PARTS)).responses(decoded, 0)
     bound = short.parts.error_bounds[0].max()
@@ -117,13 +133,13 @@ def tables(setting: Setting) -> Iterator[Contestant]:
 def coded_filters(setting: Setting) -> Iterator[Contestant]:
     pyramid, books = pyramid_and_codebooks(setting)
     threads = setting.threads
-    bank = Bank(lambda filters: TableFilters(filters, books, dtype="int16"))
+    bank = Bank.coded(books, "int16")
     yield Contestant("visionkl", "ours", lambda: bank.apply(encode_pyramid(pyramid, books, threads), threads))
     yield from _dense(pyramid, threads)
 
 
 def _dense(pyramid: FeaturePyramid, threads: int) -> Iterator[Contestant]:
-    dense, products = Bank(DenseFilters), Bank(_Products)
+    dense, products = Bank.dense(), Bank(_Products, _Products)
     yield Contestant("visionkl, dense", "peer", lambda: dense.apply(pyramid, threads))
     yield Contestant("visionkl, dense, products only", "peer", lambda: products.apply(pyramid, threads))
 

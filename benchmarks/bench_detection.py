@@ -1,21 +1,24 @@
 """Whole detection with a part model, and where its time goes; and the suppression of overlapping boxes alone.
 
 The model is the published bicycle model of VOC2007 where the tests' real data are present, and elsewhere one
-of the same sizes with random weights, whose bias lets through about as many placements.
+of the same sizes with random weights, whose bias lets through about as many placements. On codes it is the
+same model; codewords are learned from the picture's own cells.
 """
 
 import cProfile
 import pstats
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
+from bench_coding import N_CODEWORDS, codebooks
 from harness import Contestant, Quoted, Setting, row
 from limits import matrix_product
 
 from visionkl.core.rng import stream
-from visionkl.detection.detector import DPMDetector
+from visionkl.detection.detector import DPMDetector, detect_all
 from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.detection.suppress import suppress
 from visionkl.features.pyramid import feature_pyramid
@@ -25,9 +28,13 @@ from visionkl.store import load
 ROOTS = ((6, 11), (8, 9), (11, 5))
 THRESHOLD = -1.0
 
-#: Steps of a detection, by the function that does them: file and name.
+N_MODELS = 20
+
+#: Steps of a detection, by the function that does them: file and name. On codes, cells are coded while the
+#: pyramid is computed, which does not count as its time.
 STEPS = {
     "pyramid": ("features/pyramid.py", "feature_pyramid"),
+    "coding": ("coding/codebooks.py", "encode_into"),
     "filter responses": ("detection/filters.py", "responses"),
     "distance transforms": ("detection/distance.py", "add"),
     "placing parts": ("detection/distance.py", "place_parts"),
@@ -57,6 +64,54 @@ def detection(setting: Setting) -> Iterator[Contestant | Quoted]:
     if threads == 2:
         yield Quoted("FFLD2", 0.29, f"0.23 s and its pyramid, {_EARLIER}")
         yield Quoted("voc-release5", 2.4, _EARLIER)
+
+
+@row(
+    "coded-detection", "detection on codes, 6 components of 8 parts, model loaded", threads=(1, 2), rounds=15
+)
+def coded_detection(setting: Setting) -> Iterator[Contestant]:
+    dense = published_detector(setting.data) or made_up_detector(setting.picture)
+    threads = setting.threads
+
+    def work(detector: DPMDetector) -> Callable[[], None]:
+        return lambda: _discard(detector.detect(setting.picture, threshold=THRESHOLD, n_jobs=threads))
+
+    one, two = (coded(dense, setting, n_blocks) for n_blocks in (1, 2))
+    setting.notes.append(f"{dense.model}; {N_CODEWORDS} codewords")
+    if threads == 1:
+        work(one)()
+        setting.breakdown |= where_time_goes(work(one))
+    yield Contestant("visionkl, 1 code a cell", "ours", work(one))
+    yield Contestant("visionkl, 2 codes a cell", "peer", work(two))
+    yield Contestant("visionkl, dense", "peer", work(dense))
+
+
+@row("twenty-models", f"{N_MODELS} such models on codes in one picture", threads=(1, 2), rounds=5)
+def twenty_models(setting: Setting) -> Iterator[Contestant]:
+    dense = published_detector(setting.data) or made_up_detector(setting.picture)
+    detectors = [coded(dense, setting, 1) for _ in range(N_MODELS)]
+    two_codes = [coded(dense, setting, 2) for _ in range(N_MODELS)]
+    picture, threads = setting.picture, setting.threads
+
+    def together(some: list[DPMDetector]) -> Callable[[], None]:
+        return lambda: _discard(detect_all(some, picture, threshold=THRESHOLD, n_jobs=threads))
+
+    def one_by_one() -> None:
+        for detector in detectors:
+            detector.detect(picture, threshold=THRESHOLD, n_jobs=threads)
+
+    setting.notes.append(
+        "each model has tables of its own; the codewords are the same, so the codes are shared"
+    )
+    yield Contestant("visionkl, 1 code a cell", "ours", together(detectors))
+    yield Contestant("visionkl, 2 codes a cell", "peer", together(two_codes))
+    yield Contestant("visionkl, 1 code a cell, one by one", "peer", one_by_one)
+
+
+def coded(detector: DPMDetector, setting: Setting, n_blocks: int) -> DPMDetector:
+    """Make a detector that searches codes with the same filters."""
+    model = replace(detector.model, codebooks=codebooks(setting.picture, n_blocks))
+    return DPMDetector.from_model(model)
 
 
 def published_detector(data: Path | None) -> DPMDetector | None:
@@ -115,6 +170,10 @@ def where_time_goes(work: Callable[[], object]) -> dict[str, float]:
             )
             for step, (file, name) in STEPS.items()
         }
+        if seconds["coding"]:
+            seconds["pyramid"] -= seconds["coding"]
+        else:
+            del seconds["coding"]
         seconds["the rest"] = max(stats.total_tt - sum(seconds.values()), 0.0)
         if not best or sum(seconds.values()) < sum(best.values()):
             best = seconds

@@ -34,6 +34,22 @@ def test_a_saved_model_comes_back_unchanged(tmp_path):
             np.testing.assert_array_equal(a.deformation, b.deformation)
 
 
+@pytest.mark.parametrize(("n_blocks", "n_codewords"), [(1, 256), (2, 64), (4, 512)])
+def test_codebooks_are_saved_with_the_model(tmp_path, n_blocks, n_codewords):
+    words = np.random.default_rng(0).uniform(0, 0.4, (n_blocks, n_codewords, 32 // n_blocks))
+    model = random_model(codebooks=Codebooks(words))
+    save(model, tmp_path / "m.safetensors")
+    again = read_model(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.codebooks.words, model.codebooks.words)
+    assert again.codebooks.n_features == 32
+    assert again.codebooks.code_dtype == model.codebooks.code_dtype
+    found = DPMDetector.from_model(model).detect(IMAGE, threshold=-2.0)
+    assert len(found) > 3
+    assert load(tmp_path / "m.safetensors").detect(IMAGE, threshold=-2.0) == found
+    save(random_model(), tmp_path / "m.safetensors")
+    assert read_model(tmp_path / "m.safetensors").codebooks is None
+
+
 def test_a_saved_detector_detects_the_same(tmp_path):
     detector = DPMDetector.from_model(random_model())
     detector.save(tmp_path / "m.safetensors")

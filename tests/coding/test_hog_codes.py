@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from visionkl.coding.codebooks import Codebooks
-from visionkl.coding.hog_codes import encode_pyramid, fit_cells, frame_cell
+from visionkl.coding.hog_codes import coded_pyramids, encode_pyramid, fit_cells, frame_cell
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import DataError, UsageError
 from visionkl.features.pyramid import feature_pyramid
 
+PICTURE = np.kron(np.random.default_rng(0).uniform(0, 255, (16, 20, 3)), np.ones((6, 6, 1)))
+
 
 @pytest.fixture(scope="module")
 def pyramid():
-    random = np.random.default_rng(0)
-    picture = np.kron(random.uniform(0, 255, (16, 20, 3)), np.ones((6, 6, 1)))
-    return feature_pyramid(picture, interval=3, padding=(4, 5))
+    return feature_pyramid(PICTURE, interval=3, padding=(4, 5))
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,27 @@ def test_smaller_frames_are_views(pyramid, cells, n_jobs):
         assert not a.flags.owndata
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_cells_that_are_coded_at_once_have_the_same_codes(pyramid, cells, n_jobs):
+    quantizers = [fit_cells(ProductQuantizer(n, n_blocks=2), cells) for n in (16, 300)]
+    pyramids = coded_pyramids(PICTURE, quantizers, interval=3, padding=(4, 5), n_jobs=n_jobs)
+    for quantizer, coded in zip(quantizers, pyramids, strict=True):
+        expected = encode_pyramid(pyramid, quantizer)
+        assert coded.padding == expected.padding
+        np.testing.assert_array_equal(coded.scales, expected.scales)
+        for a, b in zip(coded.levels, expected.levels, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (10, 300), (20, 20)])
+def test_so_have_those_of_small_pictures(shape):
+    books = Codebooks([np.vstack([np.zeros(32), np.full(32, 0.1), frame_cell()])])
+    picture = np.random.default_rng(0).integers(0, 256, shape)
+    expected = encode_pyramid(feature_pyramid(picture, padding=(2, 3)), books)
+    for a, b in zip(coded_pyramids(picture, [books], padding=(2, 3))[0].levels, expected.levels, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_levels_without_cells_are_all_frame():
     pyramid = feature_pyramid(np.zeros((16, 400)), interval=1, padding=(1, 1))
     books = Codebooks([np.vstack([np.zeros(32), frame_cell()])])
@@ -68,6 +89,8 @@ def test_the_frame_is_coded_exactly(cells, n_blocks):
 def test_codewords_of_other_things_are_refused(pyramid):
     with pytest.raises(DataError, match="HOG cells have 32 numbers, but these codewords are for 8"):
         encode_pyramid(pyramid, Codebooks(np.zeros((1, 2, 8))))
+    with pytest.raises(DataError, match="coded_pyramids: HOG cells have 32 numbers"):
+        coded_pyramids(PICTURE, [Codebooks(np.zeros((1, 2, 8)))])
     with pytest.raises(UsageError, match="call fit first"):
         encode_pyramid(pyramid, ProductQuantizer())
     with pytest.raises(DataError, match="at least 2"):

@@ -89,6 +89,47 @@ def test_a_view_into_a_larger_level_is_taken():
     np.testing.assert_array_equal(bank.responses(inner, 0), bank.responses(inner.copy(), 0))
 
 
+@pytest.mark.parametrize("n_blocks", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_filters_of_different_sizes_together(dtype, n_blocks):
+    sizes = [(4, 5), (5, 4), (4, 5), (6, 5)]
+    books, level, filters = random_case(0, (9, 11), sizes, n_blocks)
+    bank = TableFilters(filters, books, dtype=dtype, together=True)
+    assert bank.groups == [(0, 1, 2, 3)]
+    responses = bank.responses(level, 0)
+    assert responses.shape == (6, 8, 4)  # places of 4 x 4 cells
+    decoded = books.decode(level)
+    for i, filter_ in enumerate(filters):
+        expected = DenseFilters([filter_]).responses(decoded, 0)[..., 0]
+        rows, cols = expected.shape
+        error = np.abs(responses[:rows, :cols, i] - expected)
+        assert error.max() <= bank.error_bounds[0][i] + 1e-4
+
+
+def test_sizes_that_have_little_in_common_stay_apart():
+    books, _, filters = random_case(0, (9, 11), [(1, 9), (9, 1)])
+    assert TableFilters(filters, books, together=True).groups == [(0,), (1,)]
+    assert TableFilters(filters[:1], books, together=True).groups == [(0,)]
+
+
+def test_memory_is_used_again_if_that_is_wanted():
+    books, level, filters = random_case(0, (9, 11), [(3, 3)] * 5 + [(2, 2)])
+    bank, fresh = (TableFilters(filters, books, memory=memory) for memory in ("test", None))
+    first, other = bank.responses(level, 0), bank.responses(level, 1)
+    np.testing.assert_array_equal(first, fresh.responses(level, 0))
+    np.testing.assert_array_equal(other, fresh.responses(level, 1))
+    assert np.shares_memory(first, bank.responses(level[::-1], 0))
+    assert not np.shares_memory(fresh.responses(level, 0), fresh.responses(level, 0))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-38, 1e-44])
+def test_filters_that_are_next_to_nothing(scale):
+    books, level, filters = random_case(0, (8, 8), [(2, 2)] * 3)
+    tiny = [filter_ * np.float32(scale) for filter_ in filters]
+    responses = TableFilters(tiny, books, dtype="int16").responses(level, 0)
+    np.testing.assert_allclose(responses, 0, atol=100 * scale)
+
+
 def test_bad_input_is_named():
     books, _, filters = random_case(0, (8, 8), [(3, 3)])
     with pytest.raises(

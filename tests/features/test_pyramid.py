@@ -40,10 +40,12 @@ def slow_weights(old: int, new: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [((40, 50), (40, 50)), ((40, 50), (37, 26)), ((41, 33), (20, 17)), ((30, 31), (7, 1))]
+    ("old", "new"),
+    [((40, 50), (40, 50)), ((40, 50), (37, 26)), ((41, 33), (20, 17)), ((30, 31), (7, 1)), ((9, 3), (5, 2))],
 )
-def test_shrinking_averages_areas(old, new):
-    planes = RNG.random((3, *old))
+@pytest.mark.parametrize("channels", [1, 3])
+def test_shrinking_averages_areas(old, new, channels):
+    planes = RNG.random((channels, *old))
     expected = np.einsum("ij,cjk,lk->cil", slow_weights(old[0], new[0]), planes, slow_weights(old[1], new[1]))
     np.testing.assert_allclose(shrink(planes, *new), expected, rtol=1e-12)
 

@@ -3,21 +3,13 @@
 Work is cut into tasks that run side by side in Python threads: the compiled loops and BLAS release the GIL.
 While they run, BLAS itself is held to one thread, so that `n_jobs` threads are all there are and no BLAS
 worker spins beside a compiled loop.
-
-Large arrays that live for a moment are best kept by each thread (`scratch`): memory fresh from the system
-costs a page fault for every four kilobytes, and threads wait for each other there.
 """
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -40,6 +32,11 @@ def set_threads(n_threads: int) -> None:
     _default = n_threads
 
 
+def thread_count(n_jobs: int | None) -> int:
+    """Tell how many threads `run_tasks` uses for many tasks."""
+    return n_jobs or _default or usable_cores()
+
+
 def run_tasks(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> list[Result]:
@@ -60,36 +57,11 @@ def run_tasks(
     [1, 2, 3]
     """
     tasks = list(tasks)
-    n_threads = min(n_jobs or _default or usable_cores(), len(tasks))
+    n_threads = min(thread_count(n_jobs), len(tasks))
     with _blas().limit(limits=1, user_api="blas"):
         if n_threads <= 1:
             return [function(task) for task in tasks]
         return list(_pool(n_threads).map(function, tasks))
-
-
-_own = threading.local()
-
-
-def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an array of this thread's own memory, with anything in it.
-
-    Parameters
-    ----------
-    name : str
-        What it is for: the array is valid until this thread asks for the same name again.
-    shape : tuple of int
-    dtype : data type
-
-    Examples
-    --------
-    >>> scratch("example", (2, 3), np.float32).shape
-    (2, 3)
-    """
-    n_bytes = prod(shape) * np.dtype(dtype).itemsize
-    memory = _own.__dict__.get(name)
-    if memory is None or len(memory) < n_bytes:
-        memory = _own.__dict__[name] = np.empty(n_bytes, np.uint8)
-    return memory[:n_bytes].view(dtype).reshape(shape)
 
 
 @cache

@@ -14,6 +14,7 @@ together, because each nearly tells the others. That lowers the squared error of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +25,7 @@ from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import Codebooks, Codes, as_codebooks
 from visionkl.core.errors import DataError
 from visionkl.features.hog import N_CHANNELS, TRUNCATION
-from visionkl.features.pyramid import FeaturePyramid
+from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
 
 if TYPE_CHECKING:
     from visionkl.coding.pq import ProductQuantizer
@@ -104,20 +105,71 @@ def encode_pyramid(pyramid: FeaturePyramid, quantizer: Any, n_jobs: int | None =
     ((19, 24, 1), 15, 0)
     """
     books = as_codebooks(quantizer)
-    _check_channels("encode_pyramid", books)
-    frame_code = books.encode(frame_cell(), 1)
-    top, left = pyramid.padding[0] + _RING, pyramid.padding[1] + _RING
+    frame = pyramid.padding[0] + _RING, pyramid.padding[1] + _RING
+    encode = _encoder("encode_pyramid", books, frame)
 
     def encode_level(level: npt.NDArray[np.float32]) -> Codes:
-        rows, cols = level.shape[:2]
-        codes: Codes = np.empty((rows, cols, books.n_blocks), books.code_dtype)
-        codes[...] = frame_code
-        inside = np.s_[top : max(rows - top, top), left : max(cols - left, left)]
-        books.encode_into(level[inside], codes[inside])
-        return codes
+        (top, left), (rows, cols) = frame, level.shape[:2]
+        return encode(level[top : max(rows - top, top), left : max(cols - left, left)])
 
     levels = run_tasks(encode_level, pyramid.levels, n_jobs)
     return replace(pyramid, levels=cast(Any, tuple(levels)))
+
+
+def coded_pyramids(
+    image: npt.ArrayLike,
+    quantizers: Sequence[Any],
+    *,
+    padding: tuple[int, int] = (0, 0),
+    **settings: Any,
+) -> list[FeaturePyramid]:
+    """Compute the pyramid of a picture in codes, one for each quantiser.
+
+    The result is that of `encode_pyramid`, in less time and memory: cells are coded as soon as they are
+    computed, and let go.
+
+    Parameters
+    ----------
+    image : array_like, shape (rows, cols) or (rows, cols, 3)
+        Grey or colour picture with values 0..255.
+    quantizers : sequence of Codebooks or fitted ProductQuantizer
+        For 32 features.
+    padding : tuple of int
+        `(rows, cols)` of cells added around each level.
+    **settings
+        As for `visionkl.features.pyramid.feature_pyramid`.
+
+    Returns
+    -------
+    list of FeaturePyramid
+        With levels of codes, uint8 or uint16, shape (rows, cols, n_blocks).
+    """
+    frame = padding[0] + _RING, padding[1] + _RING
+    encoders = [_encoder("coded_pyramids", as_codebooks(quantizer), frame) for quantizer in quantizers]
+    together = feature_pyramid(
+        image, padding=padding, keep=lambda cells: [encode(cells) for encode in encoders], **settings
+    )
+    return [
+        replace(together, levels=tuple(level[i] for level in together.levels)) for i in range(len(encoders))
+    ]
+
+
+def _encoder(
+    owner: str, books: Codebooks, frame: tuple[int, int]
+) -> Callable[[npt.NDArray[np.float32]], Codes]:
+    """Make the function that codes the cells of a level and puts a frame of so many cells around them."""
+    _check_channels(owner, books)
+    frame_code = books.encode(frame_cell(), 1)
+    top, left = frame
+
+    def encode(cells: npt.NDArray[np.float32]) -> Codes:
+        rows, cols = cells.shape[:2]
+        codes: Codes = np.empty((rows + 2 * top, cols + 2 * left, books.n_blocks), books.code_dtype)
+        codes[...] = frame_code
+        books.encode_into(cells, codes[top : top + rows, left : left + cols])
+        return codes
+
+    return encode
 
 
 def _check_channels(owner: str, books: Codebooks) -> None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.coding.hog_codes import encode_pyramid
+from visionkl.backend.threads import run_tasks, thread_count
+from visionkl.coding.hog_codes import coded_pyramids, encode_pyramid
 from visionkl.core.errors import UsageError
 from visionkl.core.image import read_image
 from visionkl.core.types import Detections
@@ -28,6 +29,7 @@ from visionkl.features.hog import N_CHANNELS
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
 
 if TYPE_CHECKING:
+    from visionkl.coding.codebooks import Codebooks
     from visionkl.coding.pq import ProductQuantizer
     from visionkl.datasets.base import Dataset
 
@@ -200,9 +202,10 @@ def detect_all(
     overlap: float = 0.5,
     n_jobs: int | None = None,
 ) -> Detections:
-    """Find the objects of several detectors in a picture; detectors of one kind share the feature pyramid.
+    """Find the objects of several detectors in a picture.
 
-    Parameters and result are those of `DPMDetector.detect`. Overlaps count within a detector only.
+    Detectors of one kind share the feature pyramid, and with equal codebooks its codes. Parameters and result
+    are those of `DPMDetector.detect`. Overlaps count within a detector only.
     """
     if not detectors:
         raise UsageError("detect_all: no detectors were given.")
@@ -210,33 +213,62 @@ def detect_all(
     kinds: dict[tuple[int, int], list[DPMDetector]] = {}
     for detector in detectors:
         kinds.setdefault((detector.model.cell_size, detector.model.interval), []).append(detector)
-    found = {}
-    for (cell_size, interval), alike in kinds.items():
-        padding = tuple(np.max([detector.model.padding for detector in alike], axis=0).tolist())
-        extra_octave = any(detector.model.extra_octave for detector in alike)
-        pyramid = feature_pyramid(
-            picture,
-            cell_size=cell_size,
-            interval=interval,
-            padding=padding,
-            extra_octave=extra_octave,
-            n_jobs=n_jobs,
-        )
-        coded: dict[bytes, FeaturePyramid] = {}  # detectors with the same codewords share the codes, too
-        for detector in alike:
-            own = pyramid
-            books = detector.model.codebooks
-            if books is not None:
-                words = books.words.tobytes()
-                if words not in coded:
-                    coded[words] = encode_pyramid(pyramid, books, n_jobs)
-                own = coded[words]
-            if detector.model.extra_octave != extra_octave:
-                own = own.from_level(interval)
-            found[detector] = detector.detect_in(
-                own.framed(detector.model.padding),
-                threshold=detector.threshold if threshold is None else threshold,
-                overlap=overlap,
-                n_jobs=n_jobs,
-            )
+    found: dict[DPMDetector, Detections] = {}
+    for alike in kinds.values():
+        found |= zip(alike, _detect_alike(alike, picture, threshold, overlap, n_jobs), strict=True)
     return Detections.concatenate(found[detector] for detector in detectors).sorted()
+
+
+def _detect_alike(
+    detectors: Sequence[DPMDetector],
+    picture: npt.ArrayLike,
+    threshold: float | None,
+    overlap: float,
+    n_jobs: int | None,
+) -> list[Detections]:
+    """Find the objects of detectors whose cell sizes and intervals are the same."""
+    models = [detector.model for detector in detectors]
+    interval = models[0].interval
+    extra_octave = any(model.extra_octave for model in models)
+    pyramids = _pyramids(
+        picture,
+        [model.codebooks for model in models],
+        cell_size=models[0].cell_size,
+        interval=interval,
+        padding=tuple(np.max([model.padding for model in models], axis=0).tolist()),
+        extra_octave=extra_octave,
+        n_jobs=n_jobs,
+    )
+    # Many detectors take turns as wholes, each with its tables in a core's cache; few are cut into levels.
+    many = len(detectors) >= 2 * thread_count(n_jobs)
+
+    def search(task: tuple[DPMDetector, FeaturePyramid]) -> Detections:
+        detector, pyramid = task
+        model = detector.model
+        own = pyramid if model.extra_octave == extra_octave else pyramid.from_level(interval)
+        return detector.detect_in(
+            own.framed(model.padding),
+            threshold=model.threshold if threshold is None else threshold,
+            overlap=overlap,
+            n_jobs=1 if many else n_jobs,
+        )
+
+    return run_tasks(search, zip(detectors, pyramids, strict=True), n_jobs if many else 1)
+
+
+def _pyramids(
+    picture: npt.ArrayLike, books: Sequence[Codebooks | None], *, n_jobs: int | None, **settings: Any
+) -> list[FeaturePyramid]:
+    """Compute a pyramid for each of some detectors: of plain cells, or codes, shared by equal codebooks."""
+    different = {_key(own): own for own in books if own is not None}
+    if None in books:
+        plain = feature_pyramid(picture, n_jobs=n_jobs, **settings)
+        coded = [encode_pyramid(plain, own, n_jobs) for own in different.values()]
+    else:
+        coded = coded_pyramids(picture, list(different.values()), n_jobs=n_jobs, **settings)
+    by_words = dict(zip(different, coded, strict=True))
+    return [plain if own is None else by_words[_key(own)] for own in books]
+
+
+def _key(books: Codebooks) -> tuple[tuple[int, ...], bytes]:
+    return books.words.shape, books.words.tobytes()

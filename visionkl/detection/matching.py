@@ -69,7 +69,14 @@ class Matcher:
 
     def __init__(self, model: MixtureModel) -> None:
         self.model = model
-        parts = [part for component in model.components for part in component.parts]
+        numbered = [
+            (owner, slot, part)
+            for owner, component in enumerate(model.components)
+            for slot, part in enumerate(component.parts)
+        ]
+        # Parts whose anchors are even or odd alike are transformed together: they had better be neighbours.
+        numbered.sort(key=lambda entry: (entry[2].anchor[1] % 2, entry[2].anchor[0] % 2))
+        parts = [part for _, _, part in numbered]
         roots = [component.root for component in model.components]
         self._roots: DenseFilters | TableFilters
         self._parts: DenseFilters | TableFilters
@@ -83,10 +90,9 @@ class Matcher:
             self._parts = TableFilters(
                 [part.weights for part in parts], model.codebooks, dtype="int16", memory="part responses"
             )
-        n_parts = [len(component.parts) for component in model.components]
-        owners = np.repeat(np.arange(len(n_parts)), n_parts)
+        owners = np.array([owner for owner, _, _ in numbered], np.int64)
+        slots = np.array([slot for _, slot, _ in numbered], np.int64)
         anchors = np.array([part.anchor[::-1] for part in parts], np.int64).reshape(-1, 2)
-        slots = np.concatenate([np.arange(n) for n in n_parts])
         self._groups = []
         for numbers in map(list, self._parts.groups):
             costs = np.stack([parts[i].deformation for i in numbers])

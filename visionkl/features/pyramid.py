@@ -27,13 +27,16 @@ into a larger one: `FeaturePyramid.framed`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu import hog as kernel
 from visionkl.backend.cpu.resample import shrink
+from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import UsageError
 from visionkl.core.validation import check_number
@@ -95,6 +98,7 @@ def feature_pyramid(
     padding: tuple[int, int] = (0, 0),
     extra_octave: bool = False,
     n_jobs: int | None = None,
+    keep: Callable[[npt.NDArray[np.float32]], Any] | None = None,
 ) -> FeaturePyramid:
     """Compute the HOG pyramid of a picture.
 
@@ -112,6 +116,9 @@ def feature_pyramid(
         Start one octave finer, to place roots at twice the resolution.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    keep : callable, optional
+        What to make of the cells `(rows, cols, 32)` of each level, before they are framed: its results are
+        the pyramid's levels. The cells themselves lie in memory that is used again.
 
     Returns
     -------
@@ -139,41 +146,51 @@ def feature_pyramid(
     finer_octaves = [4, 2] if extra_octave else [2]
     first_plain = interval * len(finer_octaves)
     scales = np.empty(first_plain + n_plain)
-    levels: list[npt.NDArray[np.float32] | None] = [None] * len(scales)
+    levels: list[Any] = [None] * len(scales)
+
+    def compute_level(number: int, gradients: _Gradients, cell_size: int, scale: float) -> None:
+        scales[number] = scale
+        if keep is None:
+            levels[number] = _framed_cells(gradients, cell_size, padding)
+        else:
+            levels[number] = keep(_bare_cells(gradients, cell_size))
 
     def compute_chain(start: int) -> None:
         """All levels whose scale is a power of two times that of plain level `start`."""
         scale = 2.0 ** (-start / interval)
-        shrunk = shrink(planes, _rounded(rows * scale), _rounded(cols * scale))
-        magnitude, orientation = kernel.gradients(shrunk)
+        shrunk = shrink(planes, _rounded(rows * scale), _rounded(cols * scale), "picture 0")
+        gradients = kernel.gradients(shrunk)
         for octave, finer in enumerate(finer_octaves):
-            number = octave * interval + start
-            levels[number] = _framed_cells(magnitude, orientation, cell_size // finer, padding)
-            scales[number] = finer * scale
-        for plain in range(start, n_plain, interval):
-            if plain > start:
-                shrunk = shrink(shrunk, _rounded(shrunk.shape[1] * 0.5), _rounded(shrunk.shape[2] * 0.5))
-                magnitude, orientation = kernel.gradients(shrunk)
-            levels[first_plain + plain] = _framed_cells(magnitude, orientation, cell_size, padding)
-            scales[first_plain + plain] = 2.0 ** (-plain / interval)
+            compute_level(octave * interval + start, gradients, cell_size // finer, finer * scale)
+        for halvings, plain in enumerate(range(start, n_plain, interval)):
+            if halvings:
+                half = _rounded(shrunk.shape[1] * 0.5), _rounded(shrunk.shape[2] * 0.5)
+                shrunk = shrink(shrunk, *half, f"picture {halvings % 2}")
+                gradients = kernel.gradients(shrunk)
+            compute_level(first_plain + plain, gradients, cell_size, 2.0 ** (-plain / interval))
 
     run_tasks(compute_chain, range(interval), n_jobs)
-    complete = tuple(level for level in levels if level is not None)
-    return FeaturePyramid(complete, scales, cell_size, interval, padding, (cols, rows))
+    return FeaturePyramid(tuple(levels), scales, cell_size, interval, padding, (cols, rows))
 
 
-def _framed_cells(
-    magnitude: npt.NDArray[np.float32],
-    orientation: npt.NDArray[np.int32],
-    cell_size: int,
-    padding: tuple[int, int],
-) -> npt.NDArray[np.float32]:
-    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(magnitude.shape, cell_size))
+_Gradients = tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]
+
+
+def _bare_cells(gradients: _Gradients, cell_size: int) -> npt.NDArray[np.float32]:
+    """Cells `(rows, cols, 32)` in this thread's own memory."""
+    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(gradients[0].shape, cell_size))
+    cells: npt.NDArray[np.float32] = scratch("cells", (n_rows, n_cols, N_CHANNELS), np.float32)
+    kernel.cells_into(*gradients, cell_size, cells, 0, 0)
+    return cells
+
+
+def _framed_cells(gradients: _Gradients, cell_size: int, padding: tuple[int, int]) -> npt.NDArray[np.float32]:
+    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(gradients[0].shape, cell_size))
     top, left = padding[0] + 1, padding[1] + 1
     level = np.zeros((n_rows + 2 * top, n_cols + 2 * left, N_CHANNELS), np.float32)
     for outside in (np.s_[:top], np.s_[top + n_rows :], np.s_[:, :left], np.s_[:, left + n_cols :]):
         level[outside][..., TRUNCATION] = 1
-    kernel.cells_into(magnitude, orientation, cell_size, level, top, left)
+    kernel.cells_into(*gradients, cell_size, level, top, left)
     return level
 
 

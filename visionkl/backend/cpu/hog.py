@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.jit import compiled, compiled_exactly
+from visionkl.backend.scratch import scratch
 
 N_CHANNELS = 32
 TRUNCATION = 31
@@ -33,10 +34,11 @@ def gradients(planes: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float32],
     -------
     magnitude : ndarray of float32, shape (rows, cols)
     orientation : ndarray of int32, shape (rows, cols)
-        Both are zero on the outermost ring of pixels, which has no gradient.
+        Both are undefined on the outermost ring of pixels, which has no gradient, and valid until this thread
+        computes the next.
     """
-    magnitude = np.zeros(planes.shape[1:], np.float32)
-    orientation = np.zeros(planes.shape[1:], np.int32)
+    magnitude = scratch("magnitude", planes.shape[1:], np.float32)
+    orientation = scratch("orientation", planes.shape[1:], np.int32)
     if min(magnitude.shape) >= 3:
         _gradients_into(planes, magnitude, orientation)
     return magnitude, orientation
@@ -60,7 +62,8 @@ def cells_into(
     n_rows, n_cols = cell_counts(magnitude.shape, cell_size)
     if min(n_rows, n_cols) < 3:  # no cell has neighbours on both sides
         return
-    histogram = np.zeros((n_rows + 2, n_cols + 2, _N_SIGNED), np.float32)
+    histogram = scratch("histogram", (n_rows + 2, n_cols + 2, _N_SIGNED), np.float32)
+    histogram.fill(0)
     _histograms_into(magnitude, orientation, cell_size, histogram)
     _normalise_into(histogram[1:-1, 1:-1], level, row_offset, col_offset)
 
@@ -213,3 +216,4 @@ def _normalise_into(histogram, level, row_offset, col_offset):  # type: ignore[n
             cell[28] = _TEXTURE_GAIN * t2
             cell[29] = _TEXTURE_GAIN * t3
             cell[30] = _TEXTURE_GAIN * t4
+            cell[TRUNCATION] = 0

@@ -58,8 +58,9 @@ class _RegistersModel(models.PrimitiveModel):
 
 def vector_type(dtype: Any, lanes: int) -> ir.VectorType:
     """Return LLVM's type of a vector."""
-    floating = isinstance(dtype, types.Float)
-    return ir.VectorType(ir.FloatType() if floating else ir.IntType(dtype.bitwidth), lanes)
+    if isinstance(dtype, types.Float):
+        return ir.VectorType(ir.FloatType() if dtype.bitwidth == 32 else ir.DoubleType(), lanes)
+    return ir.VectorType(ir.IntType(dtype.bitwidth), lanes)
 
 
 def address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -170,7 +171,8 @@ def write(typing_context, array, index, registers):
 
 
 def _alignment(vector: ir.VectorType) -> int:
-    return 4 if isinstance(vector.element, ir.FloatType) else vector.element.width // 8
+    floating = {ir.FloatType(): 4, ir.DoubleType(): 8}
+    return floating.get(vector.element) or vector.element.width // 8
 
 
 def _has_avx2() -> bool:

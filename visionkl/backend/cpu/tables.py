@@ -36,7 +36,7 @@ from numba.extending import intrinsic
 
 from visionkl.backend.cpu.jit import compiled
 from visionkl.backend.cpu.simd import INT64, Registers, address, load, shifted, store
-from visionkl.backend.threads import scratch
+from visionkl.backend.scratch import scratch
 
 # The largest row of scores that is summed at a time, in filters.
 _WIDEST = 48

@@ -1,0 +1,44 @@
+"""Threads: tasks in order, and memory of each thread's own."""
+
+import threading
+
+import numpy as np
+
+from visionkl.backend.scratch import scratch
+from visionkl.backend.threads import run_tasks, thread_count
+
+
+def test_results_keep_the_order_of_the_tasks():
+    assert run_tasks(lambda n: n * n, range(20), n_jobs=3) == [n * n for n in range(20)]
+    assert run_tasks(abs, [], n_jobs=2) == []
+
+
+def test_tasks_may_run_tasks():
+    assert run_tasks(lambda n: sum(run_tasks(abs, range(n), 1)), [3, 4, 5], n_jobs=2) == [3, 6, 10]
+
+
+def test_the_number_of_threads_is_what_is_asked_for():
+    assert thread_count(3) == 3
+    assert thread_count(None) >= 1
+
+
+def test_memory_of_one_name_is_used_again_and_grows():
+    first = scratch("test", (3, 4), np.float32)
+    assert first.shape == (3, 4)
+    assert first.dtype == np.float32
+    assert np.shares_memory(first, scratch("test", (2, 2), np.int64))
+    assert not np.shares_memory(scratch("test", (2,), np.uint8), scratch("other", (2,), np.uint8))
+    assert scratch("test", (100, 100), np.float64).shape == (100, 100)
+    assert scratch("test", (0, 5), np.float64).size == 0
+
+
+def test_every_thread_has_its_own():
+    both = threading.Barrier(2)
+
+    def take(value):
+        mine = scratch("test", (1000,), np.int64)
+        mine[:] = value
+        both.wait(timeout=10)
+        return mine.min() == mine.max() == value
+
+    assert run_tasks(take, [1, 2], n_jobs=2) == [True, True]
