@@ -8,7 +8,7 @@ time than reading them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.coding.codebooks import Codebooks
-from visionkl.coding.hog_codes import encode_pyramid
+from visionkl.coding.hog_codes import coded_pyramids
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
 from visionkl.detection.objects import TrainingPicture
@@ -38,10 +38,12 @@ class PyramidSettings:
     padding: tuple[int, int]
 
     def compute(self, path: Path) -> FeaturePyramid:
-        """Compute the pyramid of a picture."""
-        return feature_pyramid(
-            read_image(path), cell_size=self.cell_size, interval=self.interval, padding=self.padding
-        )
+        """Compute the pyramid of a picture, in plain cells."""
+        return feature_pyramid(read_image(path), **asdict(self))
+
+    def code(self, path: Path, books: Codebooks) -> FeaturePyramid:
+        """Compute the pyramid of a picture, in codes."""
+        return coded_pyramids(read_image(path), [books], **asdict(self))[0]
 
 
 class Pyramids(Protocol):
@@ -115,7 +117,7 @@ def _code_shard(
     scales: list[npt.NDArray[np.float64]] = []
 
     def code(path: Path) -> tuple[npt.NDArray[np.float32], ...]:
-        pyramid = encode_pyramid(settings.compute(path), books)
+        pyramid = settings.code(path, books)
         scales.append(pyramid.scales)
         return pyramid.levels
 
