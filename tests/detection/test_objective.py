@@ -105,11 +105,11 @@ def test_placements_with_one_root_count_once(model, pyramid, placements):
     positives = [some[:5] for some in samples]
     negatives = [sorted_by_root(some[5:]) for some in samples]
     twice = [sorted_by_root(Samples.join([some, some])) for some in negatives]
-    once = objective(parameters, vector, positives, negatives, None, 0.1)
-    assert objective(parameters, vector, positives, twice, None, 0.1) == pytest.approx(once)
+    once = objective(parameters, vector, positives, negatives, None, (0.1, 0.3))
+    assert objective(parameters, vector, positives, twice, None, (0.1, 0.3)) == pytest.approx(once)
     scores = PlacementRows(parameters, positives, None).scores(vector)
     alone = 0.5 * parameters.regularisation() @ vector**2
-    losses = np.maximum(1 - scores, 0).sum()
+    losses = 3 * np.maximum(1 - scores, 0).sum()
     losses += np.maximum(1 + PlacementRows(parameters, negatives, None).scores(vector), 0).sum()
     assert once == pytest.approx(alone + 0.1 * losses, rel=1e-5)
 
@@ -122,17 +122,19 @@ def test_the_solution_is_better_than_its_neighbours(model, pyramid, placements):
     negatives = [sorted_by_root(some[~side]) for some, side in zip(samples, sides, strict=True)]
     parameters = Parameters(without_mirrors(model))
     start = parameters.vector(without_mirrors(model))
-    result = solve(parameters, start, positives, negatives, None, cost=0.01, tol=1e-3, max_passes=500)
+    result = solve(
+        parameters, start, positives, negatives, None, costs=(0.01, 0.03), tol=1e-3, max_passes=500
+    )
     assert result.converged
     assert (result.v >= parameters.lower_bounds()).all()
-    best = objective(parameters, result.v, positives, negatives, None, 0.01)
-    assert best < objective(parameters, start, positives, negatives, None, 0.01)
+    best = objective(parameters, result.v, positives, negatives, None, (0.01, 0.03))
+    assert best < objective(parameters, start, positives, negatives, None, (0.01, 0.03))
     for _ in range(10):
         other = np.maximum(
             result.v + 0.01 * rng.normal(size=start.shape) * np.abs(result.v).mean(),
             parameters.lower_bounds(),
         )
-        assert objective(parameters, other, positives, negatives, None, 0.01) > best * (1 - 2e-3)
+        assert objective(parameters, other, positives, negatives, None, (0.01, 0.03)) > best * (1 - 2e-3)
 
 
 def test_samples_know_what_is_new(model, pyramid, placements):

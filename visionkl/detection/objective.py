@@ -1,10 +1,11 @@
 """What training minimises: a latent SVM with its latent choices fixed (METHODS §10).
 
-    ½ Σ_j r_j v_j²  +  C Σ_i max(0, 1 - y_i ⟨v, φ_i⟩)
+    ½ Σ_j r_j v_j²  +  Σ_i C_i max(0, 1 - y_i ⟨v, φ_i⟩)
 
 over positive samples, whose placements were chosen by the model so far, and negative ones, mined from the
 background. Several placements of a component with the same root are one negative sample, whose score is that
-of the best. The vector v and the multipliers r are those of `visionkl.detection.parameters`.
+of the best. Errors on positives cost more, because negatives are many: with equal costs the best answer would
+be to take everything for background. The vector v and the multipliers r are those of `visionkl.detection.parameters`.
 
 `PlacementRows` shows samples to the solver as rows of a matrix that is never made: a component's samples are
 codes or plain cells, with the deformations and biases beside them. On codes, scores come from tables, and the
@@ -39,20 +40,21 @@ def solve(
     negatives: Sequence[Samples],
     codebooks: Codebooks | None,
     *,
-    cost: float,
+    costs: tuple[float, float],
     tol: float,
     max_passes: int,
     n_jobs: int | None = None,
 ) -> BundleResult:
     """Minimise the objective over the samples of each model component.
 
-    The result's values are the objective divided by `cost` times the number of samples.
+    The costs are those of negative and of positive samples. The result's values are the objective divided by
+    the number of samples.
     """
-    risk = _risk(parameters, positives, negatives, codebooks, n_jobs)
+    risk = _risk(parameters, positives, negatives, codebooks, costs, n_jobs)
     return minimise(
         risk,
         DiagonalMetric(parameters.regularisation()),
-        regularisation=1 / (cost * len(risk.labels)),
+        regularisation=1 / len(risk.labels),
         lower=parameters.lower_bounds(),
         start=start,
         tol=tol,
@@ -67,13 +69,13 @@ def objective(
     positives: Sequence[Samples],
     negatives: Sequence[Samples],
     codebooks: Codebooks | None,
-    cost: float,
+    costs: tuple[float, float],
     n_jobs: int | None = None,
 ) -> float:
     """Return the value of the objective at a vector."""
-    risk = _risk(parameters, positives, negatives, codebooks, n_jobs)
+    risk = _risk(parameters, positives, negatives, codebooks, costs, n_jobs)
     losses = len(risk.labels) * risk.loss(risk.scores(vector))
-    return 0.5 * float(parameters.regularisation() @ vector**2) + cost * losses
+    return 0.5 * float(parameters.regularisation() @ vector**2) + losses
 
 
 def _risk(
@@ -81,13 +83,14 @@ def _risk(
     positives: Sequence[Samples],
     negatives: Sequence[Samples],
     codebooks: Codebooks | None,
+    costs: tuple[float, float],
     n_jobs: int | None,
 ) -> Risk:
     rows = PlacementRows(parameters, [*positives, *negatives], codebooks, n_jobs=n_jobs)
     n_positives = sum(map(len, positives))
     groups = np.concatenate([np.arange(n_positives), n_positives + _groups(negatives)])
     labels = np.where(np.arange(groups.max() + 1) < n_positives, 1, -1)
-    return Risk(rows, labels, bias=0.0, groups=groups)
+    return Risk(rows, labels, bias=0.0, groups=groups, class_weights=costs)
 
 
 def _groups(negatives: Sequence[Samples]) -> npt.NDArray[np.intp]:

@@ -32,7 +32,9 @@ class TrainingSettings:
     n_codewords : int
         Codewords a block.
     cost : float
-        The price of an error of size 1 on a training sample (C of the support vector machine).
+        The price of an error of size 1 on a negative sample (C of the support vector machine).
+    positive_weight : float
+        How many times as much an error on a positive sample costs: negatives are many.
     min_overlap : float
         A placement stands for a labelled object if it overlaps its box so much.
     root_rounds, part_rounds : int
@@ -53,7 +55,8 @@ class TrainingSettings:
     training_interval: int = 5
     n_blocks: int = 2
     n_codewords: int = 256
-    cost: float = 0.01
+    cost: float = 0.002
+    positive_weight: float = 10.0
     min_overlap: float = 0.7
     root_rounds: int = 3
     part_rounds: int = 4
@@ -79,6 +82,7 @@ class TrainingSettings:
         check_number(owner, "cell_size", self.cell_size, low=4, high=64, integer=True)
         check_number(owner, "min_overlap", self.min_overlap, low=0.1, high=1)
         check_number(owner, "cost", self.cost, low=1e-9)
+        check_number(owner, "positive_weight", self.positive_weight, low=1e-3)
         check_number(owner, "seed", self.seed, low=0, integer=True)
         if self.cell_size % 4:
             raise UsageError(

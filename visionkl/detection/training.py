@@ -259,6 +259,7 @@ class _Trainer:
         self.settings = settings
         self.n_jobs = n_jobs
         self.observer = observer
+        self.costs = (settings.cost, settings.cost * settings.positive_weight)
         self.cache_bytes = int(_CACHE_SHARE * max_memory)
         self.codebooks: Codebooks | None = None
         self.taboo = [picture.all_boxes for picture in data.pictures]
@@ -483,7 +484,7 @@ class _Trainer:
             state.positives,
             state.negatives,
             self.codebooks,
-            cost=self.settings.cost,
+            costs=self.costs,
             tol=_TOLERANCE,
             max_passes=_MAX_PASSES,
             n_jobs=self.n_jobs,
@@ -510,7 +511,7 @@ class _Trainer:
             state.positives,
             state.negatives,
             self.codebooks,
-            self.settings.cost,
+            self.costs,
             self.n_jobs,
         )
 
