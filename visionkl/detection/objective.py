@@ -5,7 +5,8 @@
 over positive samples, whose placements were chosen by the model so far, and negative ones, mined from the
 background. Several placements of a component with the same root are one negative sample, whose score is that
 of the best. Errors on positives cost more, because negatives are many: with equal costs the best answer would
-be to take everything for background. The vector v and the multipliers r are those of `visionkl.detection.parameters`.
+be to take everything for background. The vector v and the multipliers r are those of
+`visionkl.detection.parameters`.
 
 `PlacementRows` shows samples to the solver as rows of a matrix that is never made: a component's samples are
 codes or plain cells, with the deformations and biases beside them. On codes, scores come from tables, and the

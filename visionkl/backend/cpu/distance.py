@@ -114,8 +114,10 @@ def windowed(scores: FloatArray, costs: FloatArray, radius: int, rows: int, cols
     -------
     ndarray of float32, shape (rows, cols, n)
     """
-    best = np.full((rows, cols, scores.shape[2]), -np.inf, np.float32)
-    if scores.size and best.size:
+    best = np.empty((rows, cols, scores.shape[2]), np.float32)
+    if not scores.size:
+        best.fill(-np.inf)
+    elif best.size:
         windows = make_windows(costs, radius, np.arange(len(costs)))
         flat, layout = _as_vectors(scores)
         _transform(
@@ -219,13 +221,16 @@ def _transform(scores, layout, starts, lanes, along_y, along_x, best, taps):
     rows, cols, n = best.shape
     width = starts.shape[0] * _LANES
     line, offsets, costs = _make_room(layout, cols, width, taps)
-    across = np.empty(cols * width, np.float32)
+    flat, across = best.ravel(), np.empty(cols * width, np.float32)
     for y in range(rows):
         _look_down(scores, layout, y, starts, along_y, costs, offsets, line, taps)
-        _look_across(line, 0, 1, cols, along_x, offsets, across, width, taps)
-        for x in range(cols):
-            for part in range(n):
-                best[y, x, part] = across[x * width + lanes[part]]
+        if width == n:  # whole vectors of parts, in their order
+            _look_across(line, 0, 1, cols, along_x, offsets, flat, y * cols * n, width, taps)
+        else:
+            _look_across(line, 0, 1, cols, along_x, offsets, across, 0, width, taps)
+            for x in range(cols):
+                for part in range(n):
+                    best[y, x, part] = across[x * width + lanes[part]]
 
 
 @compiled
@@ -247,7 +252,7 @@ def _add_transformed(
     anchors = np.empty(n_anchors * width, np.float32)
     for anchor_line in range(top, bottom):
         _look_down(scores, layout, first[0] + 2 * anchor_line, starts, along_y, costs, offsets, line, taps)
-        _look_across(line, first[1] + 2 * left, 2, n_anchors, along_x, offsets, anchors, width, taps)
+        _look_across(line, first[1] + 2 * left, 2, n_anchors, along_x, offsets, anchors, 0, width, taps)
         for part in range(wiring.shape[0]):
             root, down, across = wiring[part]
             y = anchor_line - down
@@ -285,11 +290,10 @@ def _look_down(scores, layout, y, starts, along_y, costs, offsets, line, taps):
 
 
 @compiled
-def _look_across(line, first, step, n, along_x, offsets, best, width, taps):
-    """Find the best of all horizontal displacements from `n` columns: the first, and every so many."""
+def _look_across(line, first, step, n, along_x, offsets, best, to, width, taps):
+    """Write the best of all horizontal displacements from `n` columns: the first, and every so many."""
     for tap in range(len(taps)):
         offsets[tap] = tap * width
-    to = 0
     for i in range(n):
         at = (first + step * i) * width
         for lane in range(0, width, _LANES):
