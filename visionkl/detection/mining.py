@@ -62,8 +62,8 @@ class MiningPass:
         return Matcher(self.model)
 
 
-def mine_picture(context: MiningPass, picture: int) -> tuple[list[Samples], npt.NDArray[np.float32]]:
-    """Return the hardest negatives of a picture, by model component, and their scores."""
+def mine_picture(context: MiningPass, picture: int) -> list[Samples]:
+    """Return the hardest negatives of a picture, by model component."""
     model = context.model
     pyramid = context.pyramids[picture].framed(model.padding)
     taboo = context.taboo[picture]
@@ -91,8 +91,7 @@ def mine_picture(context: MiningPass, picture: int) -> tuple[list[Samples], npt.
         found = _rows_of(found, np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES])
     boxes, _ = filter_boxes(model, pyramid, found)
     keep = suppress(boxes, found.scores, overlap=_ALIKE, measure="iou")[: context.n_windows]
-    hardest = _rows_of(found, keep)
-    return collect_samples(model, pyramid, hardest, picture), hardest.scores
+    return collect_samples(model, pyramid, _rows_of(found, keep), picture)
 
 
 def _rows_of(placements: Placements, rows: npt.NDArray[np.intp]) -> Placements:

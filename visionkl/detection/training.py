@@ -331,30 +331,26 @@ class _Trainer:
             figures["placed"] = sum(len(each.rows) for each in placed)
             if sum(map(len, state.negatives)):
                 state, _ = self._solve(state)
-        mined, hardness = self._mine(step, state.model)
-        share = np.inf
-        if sum(map(len, state.negatives)):
-            worth = self.settings.cost * float(np.maximum(hardness - MARGIN, 0).sum())
-            share = worth / self._objective(state)
-        state, n_new = self._extend_cache(state, mined)
-        figures |= {"mined": len(hardness), "new": n_new, "share_of_mined": round(share, 4)}
+        mined = self._mine(step, state.model)
+        had_negatives = any(map(len, state.negatives))
+        new = [some[some.new_to(known)] for some, known in zip(mined, state.negatives, strict=True)]
+        scores = np.concatenate(self._scores(state.model, new)) if any(map(len, new)) else np.zeros(0)
+        worth = self.settings.cost * float(np.maximum(scores - MARGIN, 0).sum())
+        share = worth / self._objective(state) if had_negatives else np.inf
+        state = self._extend_cache(state, new)
+        figures |= {"mined": sum(map(len, mined)), "new": len(scores), "share_of_new": round(share, 4)}
         if share < _LITTLE_NEW:
             return replace(state, n_done=state.n_done + self.settings.mining_rounds - step.mining), figures
         state, more = self._solve(replace(state, n_done=state.n_done + 1))
         return state, figures | more
 
-    def _mine(self, step: Step, model: MixtureModel) -> tuple[tuple[Samples, ...], npt.NDArray[np.float32]]:
-        """Search all pictures for hard negatives; returns them and all their scores."""
+    def _mine(self, step: Step, model: MixtureModel) -> tuple[Samples, ...]:
+        """Search all pictures for hard negatives."""
         numbers = range(len(self.data.pictures))
-        found, scores = [], []
+        n_windows = int(np.clip(_MINED // len(numbers), _FEWEST_A_PICTURE, _MOST_A_PICTURE))
+        context = MiningPass(model, self.pyramids, self.taboo, n_windows)
         with self.observer.stage(f"mining ({step})", len(numbers)) as stage:
-            n_windows = int(np.clip(_MINED // len(numbers), _FEWEST_A_PICTURE, _MOST_A_PICTURE))
-            context = MiningPass(model, self.pyramids, self.taboo, n_windows)
-            for samples, hardness in self.executor.map(mine_picture, context, numbers):
-                found.append(samples)
-                scores.append(hardness)
-                stage.advance()
-        return _joined(found, found[0]), np.concatenate(scores)
+            return self._gather(mine_picture, context, numbers, stage)
 
     def _learn_boxes(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
         placed = self._place(state.model)
@@ -447,7 +443,7 @@ class _Trainer:
     def _gather(
         self,
         function: Callable[[Any, int], list[Samples]],
-        context: DrawingPass,
+        context: Any,
         numbers: Sequence[int],
         stage: Stage,
     ) -> tuple[Samples, ...]:
@@ -457,12 +453,11 @@ class _Trainer:
             stage.advance()
         return _joined(found, found[0])
 
-    def _extend_cache(self, state: TrainingState, mined: Sequence[Samples]) -> tuple[TrainingState, int]:
-        """Add what is new to the cache; if it does not fit, the hardest stay."""
-        new = [some[some.new_to(cached)] for some, cached in zip(mined, state.negatives, strict=True)]
+    def _extend_cache(self, state: TrainingState, new: Sequence[Samples]) -> TrainingState:
+        """Add negatives to the cache; if they do not fit, the hardest of all stay."""
         cache = tuple(
-            sorted_by_root(Samples.join([cached, some]))
-            for cached, some in zip(state.negatives, new, strict=True)
+            sorted_by_root(Samples.join([known, some]))
+            for known, some in zip(state.negatives, new, strict=True)
         )
         n = sum(map(len, cache))
         n_bytes = sum(samples.nbytes for samples in cache)
@@ -471,7 +466,7 @@ class _Trainer:
             scores = self._scores(state.model, cache)
             lowest = np.sort(np.concatenate(scores))[-n_kept]
             cache = tuple(samples[own >= lowest] for samples, own in zip(cache, scores, strict=True))
-        return replace(state, negatives=cache), sum(map(len, new))
+        return replace(state, negatives=cache)
 
     def _solve(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
         """Learn from all samples."""
