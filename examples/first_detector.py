@@ -1,4 +1,4 @@
-"""Train a detector from Python, score it and draw what it finds, in a few minutes: a first look at all layers.
+"""Train a detector from Python, score it and draw what it finds: a first look at all the layers.
 
     python examples/first_detector.py [digger|robot|tricycle]
 
