@@ -1,13 +1,13 @@
-"""Draw the picture at the top of the README, from what `first_detector.py` left behind.
+"""Draw the picture at the top of the README, with the model that the README's first command trains.
 
-    python examples/first_detector.py && python examples/readme_picture.py
+    python tools/train_detector.py && python examples/readme_picture.py [MODEL]
 
-Above, two test pictures with what was found; below, the filters of one component: the root, and the parts at
-their anchors.
+Above, two test pictures with what was found; below, the filters that found the first: the root, and the parts
+at their anchors.
 """
 
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -21,15 +21,12 @@ from visionkl.report.plots import render_detections
 HEIGHT, GAP = 360, 6
 
 
-def main() -> None:
+def main(model: str = "runs/train-digger/digger.safetensors") -> None:
     """Write docs/first_detector.jpg."""
-    model_file = max(
-        Path("runs").glob("first_detector*/*.safetensors"), key=lambda path: path.stat().st_mtime
-    )
-    detector = vkl.load(model_file)
-    test = vkl.VOC("datasets/sample", split="test")
-    component = detector.model.components[2]
-    above = beside(best_pictures(detector, test, 2))
+    detector = vkl.load(model)
+    pictures = surest(detector, vkl.VOC("datasets/sample", split="test"), 2)
+    above = beside([render_detections(example.path, found) for example, found in pictures])
+    component = detector.model.components[pictures[0][1].components[0]]
     below = beside([root_picture(component), parts_picture(component)])
     below = below.resize((above.width, round(below.height * above.width / below.width)))
     sheet = Image.new("RGB", (above.width, above.height + GAP + below.height), "white")
@@ -38,15 +35,15 @@ def main() -> None:
     sheet.save("docs/first_detector.jpg", quality=88)
 
 
-def best_pictures(detector: vkl.DPMDetector, test: vkl.Dataset, n: int) -> list[np.ndarray]:
-    """Draw the detections of the landscape pictures in which the detector is surest of a large object."""
+def surest(detector: vkl.DPMDetector, test: vkl.Dataset, n: int) -> list[tuple[vkl.Example, vkl.Detections]]:
+    """Choose the landscape pictures in which the detector is surest of a large object."""
     ranked = []
     for example in test:
         width, height = example.size()
-        found = detector.detect(example.path).filter(min_score=0.7)
+        found = detector.detect(example.path)
         if len(found) and width > height and area(found.boxes)[0] > width * height / 8:
-            ranked.append((float(found.scores[0]), example.id, render_detections(example.path, found)))
-    return [drawn for _, _, drawn in sorted(ranked, key=lambda entry: entry[:2], reverse=True)[:n]]
+            ranked.append((example, found))
+    return sorted(ranked, key=lambda pair: -float(pair[1].scores[0]))[:n]
 
 
 def root_picture(component: Component) -> np.ndarray:
@@ -79,4 +76,4 @@ def beside(pictures: Sequence[np.ndarray]) -> Image.Image:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

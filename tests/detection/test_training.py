@@ -113,8 +113,10 @@ def test_fit_is_training(pictures):
     detector = DPMDetector(**{**vars(QUICK), "part_rounds": 1, "mining_rounds": 1}, n_jobs=1)
     with pytest.raises(UsageError, match="has not been trained"):
         detector.detect(np.zeros((100, 100, 3), np.uint8))
-    assert detector.fit(pictures, "robot") is detector
+    told = Notebook()
+    assert detector.fit(pictures, "robot", observer=told) is detector
     assert detector.label == "robot"
+    assert told.states[-1].model.label == "robot"
 
 
 def test_surroundings_serve_where_no_picture_is_without_the_object(pictures):

@@ -10,7 +10,13 @@ from PIL import Image
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.types import Annotation, Detections
 from visionkl.report.overlay import PALETTE
-from visionkl.report.plots import draw_detections, plot_precision_recall, render_detections, save_detections
+from visionkl.report.plots import (
+    draw_detections,
+    plot_bars,
+    plot_precision_recall,
+    render_detections,
+    save_detections,
+)
 
 FOUND = Detections([[20, 30, 120, 90]], [1.25], "cat", parts=[[[30, 40, 70, 80], [np.nan] * 4]])
 GREY = np.full((100, 160, 3), 128, np.uint8)
@@ -97,3 +103,12 @@ def test_precision_recall_curves_of_many_classes_can_be_told_apart():
 
 def test_no_curves_at_all():
     assert plot_precision_recall({}).get_legend() is None
+
+
+def test_bars_have_names_once_and_the_first_on_top():
+    figure = plot_bars({"share": {"cats": 0.75, "dogs": 0.25}, "gain": {"cats": np.nan, "dogs": 0.5}})
+    left, right = figure.axes
+    assert [text.get_text() for text in left.texts] == ["0.75", "0.25"]
+    assert left.get_ylim()[0] > left.get_ylim()[1]
+    assert [patch.get_width() for patch in right.patches][1] == 0.5
+    assert pixels(figure).std() > 0

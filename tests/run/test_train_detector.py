@@ -186,10 +186,12 @@ class TestRun:
         assert "http" not in page
         assert "<script" not in page
         assert "Component 0 and, mirrored, component 1" in page
-        for heading in ("How good it is", "What it finds", "What it misses", "How training went"):
-            assert heading in page
+        for heading in (
+            "How good it is", "What it finds", "What goes wrong", "What it misses", "How training went"
+        ):  # fmt: skip
+            assert f"<h2>{heading}</h2>" in page
         plots = {path.name for path in (folder / "plots").iterdir()}
-        assert plots == {"precision_recall.png", "component_0.png", "training.png"}
+        assert plots == {"precision_recall.png", "component_0.png", "errors.png", "training.png"}
 
     def test_the_model_shows_what_scores_above_the_best_balance(self, trainer, workplace, capsys):
         code, out, _ = run(capsys, *ARGUMENTS, "--json", "--quiet")

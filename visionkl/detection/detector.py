@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from visionkl.coding.codebooks import Codebooks
     from visionkl.coding.pq import ProductQuantizer
     from visionkl.datasets.base import Dataset
+    from visionkl.detection.training import Observer
 
 Picture = npt.ArrayLike | str | Path
 
@@ -78,7 +79,7 @@ class DPMDetector:
         detector._matcher = Matcher(model)
         return detector
 
-    def fit(self, dataset: Dataset, label: str) -> DPMDetector:
+    def fit(self, dataset: Dataset, label: str, *, observer: Observer | None = None) -> DPMDetector:
         """Learn to find the objects of a class.
 
         Parameters
@@ -88,6 +89,8 @@ class DPMDetector:
             from; where there are none, the surroundings of the objects are.
         label : str
             The class.
+        observer : visionkl.detection.training.Observer, optional
+            Told how training goes.
 
         Returns
         -------
@@ -96,7 +99,8 @@ class DPMDetector:
         """
         from visionkl.detection.training import train
 
-        self._matcher = Matcher(train(dataset, label, self.settings, n_jobs=self.n_jobs))
+        model = train(dataset, label, self.settings, n_jobs=self.n_jobs, observer=observer)
+        self._matcher = Matcher(model)
         return self
 
     @property

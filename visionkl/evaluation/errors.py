@@ -38,7 +38,7 @@ from visionkl.core.types import Annotation, Detections
 from visionkl.core.validation import check_choice, check_number
 from visionkl.datasets.base import Dataset, check_classes
 from visionkl.evaluation.precision import METRICS, Metric, average_precision, precision_recall
-from visionkl.evaluation.voc import _FALSE, _IGNORED, _TRUE, _verdicts, check_image_ids
+from visionkl.evaluation.voc import FALSE, IGNORED, TRUE, check_image_ids, judge_boxes
 
 Kind = Literal["true", "ignored", "duplicate", "localisation", "other class", "background"]
 Box = tuple[float, float, float, float]
@@ -284,16 +284,16 @@ def _judge(
     """Judge detections of one class in one picture, best score first, and its objects."""
     mine = np.array([name == label for name in annotation.labels], dtype=bool)
     objects, others = annotation[mine], annotation[~mine]
-    verdicts = _verdicts(found.boxes, objects.boxes, objects.difficult, min_overlap)
+    verdicts = judge_boxes(found.boxes, objects.boxes, objects.difficult, min_overlap)
     overlaps = iou(found.boxes, objects.boxes)
     target, own = _best(overlaps)
     other, foreign = _best(iou(found.boxes, others.boxes))
     kinds = np.full(len(found), "background", dtype=object)
     kinds[foreign >= NEAR] = "other class"
     kinds[own >= NEAR] = "localisation"
-    kinds[(verdicts == _FALSE) & (own >= min_overlap)] = "duplicate"
-    kinds[verdicts == _IGNORED] = "ignored"
-    kinds[verdicts == _TRUE] = "true"
+    kinds[(verdicts == FALSE) & (own >= min_overlap)] = "duplicate"
+    kinds[verdicts == IGNORED] = "ignored"
+    kinds[verdicts == TRUE] = "true"
     detections = []
     for row, kind in enumerate(kinds):
         near, overlap = ("" if kind == "background" else label), own[row]
@@ -303,7 +303,7 @@ def _judge(
         detections.append(JudgedDetection(image_id, box, score, kind, float(overlap), near))
     judged = []
     for row, box in enumerate(map(_box, objects.boxes)):
-        finders = np.flatnonzero((target == row) & (verdicts != _FALSE))
+        finders = np.flatnonzero((target == row) & (verdicts != FALSE))
         tellers = finders if len(finders) else np.flatnonzero(overlaps[:, row] >= NEAR)
         score = float(found.scores[tellers[0]]) if len(tellers) else float("nan")
         overlap = float(overlaps[:, row].max(initial=0.0))

@@ -59,7 +59,10 @@ from visionkl.evaluation.precision import (
 from visionkl.evaluation.search import LOWEST_SCORE, Detector, search
 
 __all__ = [
+    "FALSE",
+    "IGNORED",
     "METRICS",
+    "TRUE",
     "ClassResult",
     "Metric",
     "VOCResult",
@@ -68,10 +71,12 @@ __all__ = [
     "check_image_ids",
     "evaluate_detections",
     "evaluate_voc",
+    "judge_boxes",
     "precision_recall",
 ]
 
-_TRUE, _FALSE, _IGNORED = 1, 0, -1
+#: Verdicts of `judge_boxes`.
+TRUE, FALSE, IGNORED = 1, 0, -1
 
 
 class VOCScorer:
@@ -122,7 +127,7 @@ class VOCScorer:
             ranked = mine[np.argsort(-detections.scores[mine], kind="stable")]
             found, objects = detections.boxes[ranked], annotation.boxes[there]
             self._scores[label].append(detections.scores[ranked])
-            self._verdicts[label].append(_verdicts(found, objects, difficult, self.min_overlap))
+            self._verdicts[label].append(judge_boxes(found, objects, difficult, self.min_overlap))
 
     def result(self, dataset: str, metric: Metric = "07", skipped: Iterable[str] = ()) -> VOCResult:
         """Sum up everything that was added."""
@@ -133,9 +138,9 @@ class VOCScorer:
     def _class_result(self, label: str, metric: Metric) -> ClassResult:
         scores = np.concatenate([*self._scores[label], np.zeros(0, np.float32)]).astype(np.float64)
         verdicts = np.concatenate([*self._verdicts[label], np.zeros(0, np.int8)])
-        counted = verdicts != _IGNORED
+        counted = verdicts != IGNORED
         n_objects = self._n_objects[label]
-        precision, recall = precision_recall(scores[counted], verdicts[counted] == _TRUE, n_objects)
+        precision, recall = precision_recall(scores[counted], verdicts[counted] == TRUE, n_objects)
         return ClassResult(
             label,
             metric,
@@ -148,24 +153,38 @@ class VOCScorer:
         )
 
 
-def _verdicts(
+def judge_boxes(
     found: npt.NDArray[np.float32],
     objects: npt.NDArray[np.float32],
     difficult: npt.NDArray[np.bool_],
     min_overlap: float,
 ) -> npt.NDArray[np.int8]:
-    """Judge the boxes found of one class in one picture, best score first, by the boxes of its objects."""
-    verdicts = np.full(len(found), _FALSE, np.int8)
+    """Judge the boxes found of one class in one picture, best score first, by the boxes of its objects.
+
+    Parameters
+    ----------
+    found : ndarray of float32, shape (n, 4)
+    objects : ndarray of float32, shape (m, 4)
+    difficult : ndarray of bool, shape (m,)
+    min_overlap : float
+        The overlap at which an object counts as found.
+
+    Returns
+    -------
+    ndarray of int8, shape (n,)
+        `TRUE`, `FALSE` or `IGNORED`.
+    """
+    verdicts = np.full(len(found), FALSE, np.int8)
     if len(objects) == 0:
         return verdicts
     overlaps = iou(found, objects)
     target = overlaps.argmax(axis=1)
     hit = overlaps.max(axis=1) >= min_overlap
-    verdicts[hit & difficult[target]] = _IGNORED
+    verdicts[hit & difficult[target]] = IGNORED
     right = np.flatnonzero(hit & ~difficult[target])
     # The best score takes the object; all later ones are duplicates.
     _, first = np.unique(target[right], return_index=True)
-    verdicts[right[first]] = _TRUE
+    verdicts[right[first]] = TRUE
     return verdicts
 
 

@@ -1,4 +1,4 @@
-"""Pictures with detections drawn in, and precision–recall curves.
+"""Pictures with detections drawn in, precision–recall curves, and bars.
 
 Three ways to draw detections, with one look (`visionkl.report.overlay` decides what goes where):
 
@@ -214,6 +214,43 @@ def plot_precision_recall(
     if curves and legend:
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize="small")
     return ax
+
+
+def plot_bars(columns: Mapping[str, Mapping[Any, float]]) -> Figure:
+    """Plot small bar charts side by side, with the same rows.
+
+    Parameters
+    ----------
+    columns : mapping of str to mapping of str to float
+        The charts by their titles; each gives the same names a number. NaN has no bar.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> figure = plot_bars({"share": {"cats": 0.7, "dogs": 0.3}, "gain": {"cats": 0.1, "dogs": 0.0}})
+    >>> [axes.get_title() for axes in figure.axes], [label.get_text() for label in figure.axes[0].texts]
+    (['share', 'gain'], ['0.7', '0.3'])
+    """
+    names = list(next(iter(columns.values())))
+    figure = new_figure(1.0 + 2.5 * len(columns), 0.7 + 0.3 * len(names), layout="constrained")
+    first: Axes | None = None
+    for number, (title, values) in enumerate(columns.items()):
+        axes = figure.add_subplot(1, len(columns), number + 1, sharey=first)
+        colour = _rgba(PALETTE_ON_WHITE[number % len(PALETTE_ON_WHITE)], 1.0)
+        bars = axes.barh(names, [values[name] for name in names], color=colour, height=0.7)
+        axes.bar_label(bars, fmt="{:.2g}", padding=3, fontsize=8)
+        axes.set_title(title, fontsize=9)
+        axes.margins(x=0.2)
+        axes.tick_params(labelsize=8, labelleft=first is None, left=False)
+        axes.spines[["top", "right", "bottom"]].set_visible(False)
+        axes.xaxis.set_visible(False)
+        if first is None:
+            first = axes
+            axes.invert_yaxis()  # the first row on top
+    return figure
 
 
 def new_figure(width: float, height: float, **settings: Any) -> Figure:

@@ -1,7 +1,8 @@
 """What training has to work with, counted before it starts: objects, roots, memory and time.
 
 Memory is that of the codes of all pictures, the largest thing that training keeps, on disk. Time is a rough
-guess from the number of look-ups, meant to tell minutes from hours.
+guess, meant to tell minutes from hours: what it takes to code the pictures once, to search them in each pass
+of mining, and to learn from what was found.
 """
 
 from __future__ import annotations
@@ -17,14 +18,19 @@ from visionkl.features.hog import N_CHANNELS
 from visionkl.run.console import duration_text
 from visionkl.run.memory import bytes_text
 
-# What a core does in a second, measured on a few machines of 2020 and later: pixels turned into codes, and
-# table look-ups (of plain cells, multiply-adds of whole cells).
-_PIXELS_A_SECOND = 1.5e6
-_LOOKUPS_A_SECOND = 1.5e9
+# What a core of a machine of 2020 or later does in a second: pixels turned into coded cells of all levels; in
+# a pass of mining, places of roots looked after, and table look-ups (of plain cells, products of cells).
+_PIXELS_A_SECOND = 7.5e6
+_PLACES_A_SECOND = 9e5
+_LOOKUPS_A_SECOND = 8.5e9
 _CELLS_A_SECOND = 1.5e8
 
-# Of the rounds that the settings allow, about this share is needed before no hard negatives are left.
-_ROUNDS_USED = 0.6
+# How long a core learns from the negatives of many pictures; there are fewer in few pictures.
+_SECONDS_A_SOLUTION = 10.0
+_MANY_PICTURES = 300
+
+# Of the steps that the settings allow, about this share is needed before no hard negatives are left.
+_STEPS_TAKEN = 0.6
 
 
 @dataclass(frozen=True)
@@ -99,15 +105,14 @@ def training_facts(data: TrainingData, settings: TrainingSettings, n_jobs: int) 
         data.n_small,
         data.roots,
         _code_bytes(n_pixels, settings),
-        _seconds(n_pixels, data.roots, settings, n_jobs),
+        _seconds(n_pixels, data, settings) / max(n_jobs, 1),
     )
 
 
 def _cells(n_pixels: float, settings: TrainingSettings) -> float:
-    """Count the cells of all levels; those for parts begin at twice the pictures' resolution."""
-    finest = 2.0 if settings.n_parts else 1.0
+    """Count the cells of all levels; they begin at twice the pictures' resolution."""
     levels = 1 / (1 - 4 ** (-1 / settings.training_interval))  # each level has 4^(-1/interval) of the last
-    return n_pixels / settings.cell_size**2 * finest**2 * levels
+    return n_pixels / settings.cell_size**2 * 4 * levels
 
 
 def _code_bytes(n_pixels: float, settings: TrainingSettings) -> int:
@@ -115,16 +120,23 @@ def _code_bytes(n_pixels: float, settings: TrainingSettings) -> int:
     return round(_cells(n_pixels, settings) * (settings.n_blocks * code or 4 * N_CHANNELS))
 
 
-def _seconds(
-    n_pixels: float, roots: tuple[tuple[int, int], ...], settings: TrainingSettings, n_jobs: int
-) -> float:
-    root_cells = 2 * sum(rows * cols for rows, cols in roots)  # each root has its mirror image
-    part_cells = 2 * len(roots) * settings.n_parts * settings.part_size**2
-    coarse = _cells(n_pixels, settings) / (4 if settings.n_parts else 1)
-    passes = settings.root_rounds * settings.mining_rounds * coarse * root_cells
+def _seconds(n_pixels: float, data: TrainingData, settings: TrainingSettings) -> float:
+    """Guess how long one core would train."""
+    root_cells = 2 * sum(rows * cols for rows, cols in data.roots)  # each root has its mirror image
+    part_cells = 2 * len(data.roots) * settings.n_parts * settings.part_size**2
+    places = _cells(n_pixels, settings) / 4  # roots are sought in all octaves but the finest
+    coding = n_pixels / _PIXELS_A_SECOND
+    solving = _SECONDS_A_SOLUTION * min(len(data.pictures) / _MANY_PICTURES, 1)
+
+    def step(products: float) -> float:
+        """Mine once, and learn from what was found."""
+        if settings.n_blocks:
+            searching = settings.n_blocks * products / _LOOKUPS_A_SECOND
+        else:
+            searching = products / _CELLS_A_SECOND + coding  # plain cells are computed anew in each pass
+        return places / _PLACES_A_SECOND + searching + solving
+
+    seconds = settings.root_rounds * step(places * root_cells)
     if settings.n_parts:
-        rounds = settings.part_rounds * settings.mining_rounds
-        passes += rounds * (coarse * root_cells + 4 * coarse * part_cells)
-    a_second = _LOOKUPS_A_SECOND / settings.n_blocks if settings.n_blocks else _CELLS_A_SECOND
-    searching = _ROUNDS_USED * passes / a_second
-    return (searching + n_pixels / _PIXELS_A_SECOND) / max(n_jobs, 1)
+        seconds += settings.part_rounds * step(places * root_cells + 4 * places * part_cells)
+    return coding + _STEPS_TAKEN * settings.mining_rounds * seconds

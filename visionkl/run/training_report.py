@@ -1,13 +1,14 @@
 """The report of a training run: one page that tells what was learned, how well, and where it goes wrong.
 
-Read from the top, it answers: how good is it, what does it look for, what does it find, what does it mistake
-for the object, what does it miss, how did training go, and what exactly was run. The pictures of detections
-are made anew by the saved model, so that parts can be shown; all numbers come from the results files.
+Read from the top, it answers: how good is it, what does it look for, what does it find, which errors
+does it make, what does it mistake for the object, what does it miss, how did training go, and what exactly
+was run. The pictures of detections are made anew by the saved model, so that parts can be shown; all numbers
+come from the results files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,17 +18,25 @@ from PIL import Image
 
 from visionkl._version import __version__
 from visionkl.core.boxes import intersection, iou
-from visionkl.core.types import Annotation, Detections
-from visionkl.datasets.base import Example
+from visionkl.core.types import Detections
+from visionkl.datasets.base import Dataset, Example
 from visionkl.datasets.voc import VOC
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import MixtureModel
+from visionkl.evaluation.errors import (
+    FALSE_KINDS,
+    Box,
+    ErrorAnalysis,
+    JudgedDetection,
+    JudgedObject,
+    analyse_errors,
+)
 from visionkl.evaluation.results import read_voc_results
 from visionkl.evaluation.search import LOWEST_SCORE
 from visionkl.evaluation.voc import METRICS, ClassResult, VOCResult
 from visionkl.report.html import Report
 from visionkl.report.metrics import plot_metrics
-from visionkl.report.plots import new_figure, plot_precision_recall, render_detections
+from visionkl.report.plots import new_figure, plot_bars, plot_precision_recall, render_detections
 from visionkl.report.templates import component_figure, views
 from visionkl.run.console import duration_text
 from visionkl.run.memory import bytes_text
@@ -36,15 +45,21 @@ from visionkl.run.run_folder import RunFolder
 _SHOWN = 6  # pictures of each kind
 _THUMB_HEIGHT, _THUMB_WIDTH = 210, 300
 _MARGIN = 0.5  # of the box, around it
-_MATCH = 0.5  # the overlap at which an object is found
+
+_MEANINGS = {
+    "duplicate": "an object that was found before",
+    "localisation": "badly placed on an object of the class",
+    "other class": "an object of another class",
+    "background": "none of these",
+}
 
 
 class Case(NamedTuple):
     """A box worth a look, and the box of the detection to show with it, if there is one."""
 
     example: Example
-    box: npt.NDArray[np.float32]
-    detection: npt.NDArray[np.float32] | None
+    box: Box
+    detection: Box | None
     caption: str
 
 
@@ -70,32 +85,33 @@ def write_training_report(
     _add_score(report, run, document, mine, result)
     _add_components(report, run, model)
 
-    found = read_voc_results(run.path, dataset.split, label)
     examples = {example.id: example for example in dataset if example.id not in result.skipped}
+    errors = _errors(run, dataset, list(examples.values()), result, label)
     detector = DPMDetector.from_model(model)
-    for heading, text, cases in (
-        (
-            "What it finds",
-            "True detections, from the surest to the least sure above the threshold, with the parts that "
-            "were seen. Dashed: the labelled object.",
-            _true_detections(found, examples, label, model.threshold),
-        ),
-        (
-            "What it mistakes for it",
-            "The highest-scoring detections that overlap no labelled object by half.",
-            _false_detections(found, examples, label),
-        ),
-        (
-            "What it misses",
-            "Labelled objects that no detection above the threshold overlaps by half, the largest first.",
-            _misses(found, examples, label, model.threshold),
-        ),
-    ):
+
+    def show(heading: str, text: str, cases: Sequence[Case]) -> None:
         report.section(heading)
         report.text(text if cases else f"{text} There are none.")
         for case in cases:
             report.picture(_thumbnail(case, detector, n_jobs), case.caption)
 
+    show(
+        "What it finds",
+        "True detections, from the surest to the least sure above the threshold, with the parts that were "
+        "seen. Dashed: the labelled object.",
+        _true_cases(errors, examples, model.threshold),
+    )
+    _add_errors(report, run, errors)
+    show(
+        "What it mistakes for it",
+        "The false detections of the highest scores.",
+        _false_cases(errors, examples),
+    )
+    show(
+        "What it misses",
+        "Labelled objects that no detection above the threshold finds, the largest first.",
+        _missed_cases(errors, examples, model.threshold),
+    )
     _add_training(report, run, document)
     report.save(run.report)
 
@@ -152,6 +168,24 @@ def _add_components(report: Report, run: RunFolder, model: MixtureModel) -> None
         figure.savefig(run.plots / f"component_{number}.png", dpi=130)
 
 
+def _add_errors(report: Report, run: RunFolder, errors: ErrorAnalysis) -> None:
+    report.section("What goes wrong")
+    counts, shares, gains = errors.counts, errors.shares, errors.gains
+    report.text(
+        f"{errors.n_objects - len(errors.misses)} of {errors.n_objects} objects are found at some score. The "
+        f"false detections by kind: how many there are, which share they have of the {errors.n_objects} "
+        "with the highest scores (as many as there are objects), and how much the AP would rise without them."
+    )
+    report.table(
+        ["kind", "what it is", "all", "share", f"AP {errors.metric} gained"],
+        [[kind, _MEANINGS[kind], counts[kind], f"{shares[kind]:.0%}", gains[kind]] for kind in FALSE_KINDS],
+    )
+    if errors.false_positives:
+        figure = plot_bars({"share of the worst": shares, "AP gained without": gains})
+        report.picture(figure, "Which kind matters.")
+        figure.savefig(run.plots / "errors.png", dpi=130)
+
+
 def _add_training(report: Report, run: RunFolder, document: Mapping[str, Any]) -> None:
     report.section("How training went")
     figure = plot_metrics(run.rows())
@@ -182,73 +216,58 @@ def _add_training(report: Report, run: RunFolder, document: Mapping[str, Any]) -
 # -- cases ---------------------------------------------------------------------------------------------------
 
 
-def _overlaps(found: Detections, objects: Annotation) -> npt.NDArray[np.floating]:
-    return (
-        iou(found.boxes, objects.boxes)
-        if len(found) and len(objects)
-        else np.zeros((len(found), len(objects)))
+def _errors(
+    run: RunFolder, dataset: VOC, examples: Sequence[Example], result: VOCResult, label: str
+) -> ErrorAnalysis:
+    """Judge what was found in the pictures that could be read."""
+    found = read_voc_results(run.path, dataset.split, label)
+    scored = Dataset(dataset.name, dataset.classes, examples)
+    return analyse_errors(found, scored, label, metric=result.metric, min_overlap=result.min_overlap)
+
+
+def _true_cases(errors: ErrorAnalysis, examples: Mapping[str, Example], threshold: float) -> list[Case]:
+    """Choose true detections evenly spread over those above the threshold, best first."""
+    true = [each for each in errors.detections if each.kind == "true" and each.score > threshold]
+    chosen = np.linspace(0, len(true) - 1, min(_SHOWN, len(true))).round().astype(int)
+    return [_case(true[i], examples, "") for i in chosen]
+
+
+def _false_cases(errors: ErrorAnalysis, examples: Mapping[str, Example]) -> list[Case]:
+    """Choose the false detections of the best scores, and say what each is."""
+    return [_case(each, examples, f": {_what(each)}") for each in errors.false_positives[:_SHOWN]]
+
+
+def _case(found: JudgedDetection, examples: Mapping[str, Example], more: str) -> Case:
+    return Case(
+        examples[found.image_id], found.box, found.box, f"{found.image_id}, score {found.score:.2f}{more}"
     )
 
 
-def _true_detections(
-    found: Mapping[str, Detections], examples: Mapping[str, Example], label: str, threshold: float
-) -> list[Case]:
-    """Choose true detections evenly spread over the scores above the threshold, best first."""
-    hits = []
-    for name, detections in found.items():
-        if name not in examples:
-            continue
-        objects = examples[name].annotation.of(label)
-        overlaps = _overlaps(detections, objects[~objects.difficult])
-        for row in np.flatnonzero((overlaps >= _MATCH).any(axis=1) & (detections.scores > threshold)):
-            score = float(detections.scores[row])
-            caption = f"{name}, score {score:.2f}"
-            box = detections.boxes[row]
-            hits.append((score, Case(examples[name], box, box, caption)))
-    hits.sort(key=lambda hit: -hit[0])
-    chosen = np.linspace(0, len(hits) - 1, min(_SHOWN, len(hits))).round().astype(int)
-    return [hits[i][1] for i in chosen]
+def _what(found: JudgedDetection) -> str:
+    if found.kind == "localisation":
+        return f"badly placed, overlaps a {found.near} by {found.overlap:.0%}"
+    return f"other class: {found.near}" if found.kind == "other class" else found.kind
 
 
-def _false_detections(
-    found: Mapping[str, Detections], examples: Mapping[str, Example], label: str
-) -> list[Case]:
-    """Choose detections that match no object, not even a difficult one, best scores first."""
-    wrong = []
-    for name, detections in found.items():
-        if name not in examples:
-            continue
-        overlaps = _overlaps(detections, examples[name].annotation.of(label))
-        nearest = overlaps.max(axis=1, initial=0.0)
-        for row in np.flatnonzero(nearest < _MATCH):
-            score = float(detections.scores[row])
-            near = f", overlaps a {label} by {nearest[row]:.0%}" if nearest[row] >= 0.1 else ""
-            box = detections.boxes[row]
-            wrong.append((score, Case(examples[name], box, box, f"{name}, score {score:.2f}{near}")))
-    wrong.sort(key=lambda entry: -entry[0])
-    return [case for _, case in wrong[:_SHOWN]]
-
-
-def _misses(
-    found: Mapping[str, Detections], examples: Mapping[str, Example], label: str, threshold: float
-) -> list[Case]:
-    """Choose objects that no detection above the threshold matches, the largest first."""
+def _missed_cases(errors: ErrorAnalysis, examples: Mapping[str, Example], threshold: float) -> list[Case]:
+    """Choose objects that no detection above the threshold finds, the largest first."""
+    boxes = {(each.image_id, each.score): each.box for each in reversed(errors.detections)}
     missed = []
-    for name, example in examples.items():
-        objects = example.annotation.of(label)
-        objects = objects[~objects.difficult]
-        detections = found.get(name, Detections()).sorted()
-        overlaps = _overlaps(detections, objects)
-        for row, box in enumerate(objects.boxes):
-            near = detections[overlaps[:, row] >= _MATCH]
-            if len(near) and near.scores[0] > threshold:
-                continue
-            width, height = box[2:] - box[:2]
-            why = f"seen, but with a score of {near.scores[0]:.2f}" if len(near) else "not seen at all"
-            caption = f"{name}, {width:.0f} × {height:.0f} pixels, {why}"
-            missed.append((width * height, Case(example, box, near.boxes[0] if len(near) else None, caption)))
+    for thing in errors.objects:
+        if thing.difficult or (thing.found and thing.score > threshold):
+            continue
+        x1, y1, x2, y2 = thing.box
+        caption = f"{thing.image_id}, {x2 - x1:.0f} × {y2 - y1:.0f} pixels, {_why(thing)}"
+        nearest = boxes.get((thing.image_id, thing.score))
+        missed.append(((x2 - x1) * (y2 - y1), Case(examples[thing.image_id], thing.box, nearest, caption)))
     missed.sort(key=lambda entry: -entry[0])
     return [case for _, case in missed[:_SHOWN]]
+
+
+def _why(missed: JudgedObject) -> str:
+    if missed.found:
+        return f"seen, but with a score of {missed.score:.2f}"
+    return "not seen at all" if np.isnan(missed.score) else f"badly placed, at best {missed.overlap:.0%}"
 
 
 def _thumbnail(case: Case, detector: DPMDetector, n_jobs: int | None) -> npt.NDArray[np.uint8]:
@@ -269,7 +288,7 @@ def _thumbnail(case: Case, detector: DPMDetector, n_jobs: int | None) -> npt.NDA
     if case.detection is not None:  # found anew, now with its parts
         found = detector.detect(image, threshold=LOWEST_SCORE, n_jobs=n_jobs)
         if len(found):
-            shown = found[int(iou(found.boxes, case.detection[None])[:, 0].argmax())]
+            shown = found[int(iou(found.boxes, [case.detection])[:, 0].argmax())]
     objects = case.example.annotation.of(detector.label)
     objects = objects[intersection(objects.boxes, [[left, top, right, bottom]])[:, 0] > 0]
     return render_detections(
