@@ -148,7 +148,7 @@ def test_a_checkpoint_comes_back_unchanged(tmp_path, dtype):
     positives = tuple(random_samples(n, dtype, n) for n in (4, 0, 2))
     negatives = tuple(random_samples(n, dtype, 9 + n) for n in (5, 1, 0))
     path = tmp_path / "checkpoint.safetensors"
-    save_checkpoint(TrainingState(3, model, positives, negatives), path)
+    save_checkpoint(TrainingState(3, model, positives, negatives, (0.1, 0.9)), path)
     again = read_checkpoint(path)
     assert again.n_done == 3
     np.testing.assert_array_equal(again.model.codebooks.words, words)

@@ -152,7 +152,7 @@ def save_checkpoint(state: TrainingState, path: str | Path) -> None:
             }
     counts = {kind: len(getattr(state, kind)) for kind in _SAMPLE_KINDS}
     description = {"format": FORMAT, "kind": _CHECKPOINT, "written_by": _WRITER, "n_done": state.n_done}
-    _write(path, {**description, "model": model, **counts}, arrays)
+    _write(path, {**description, "shares": state.shares, "model": model, **counts}, arrays)
 
 
 def read_checkpoint(path: str | Path) -> TrainingState:
@@ -177,7 +177,9 @@ def _state(description: dict[str, Any], arrays: Arrays) -> TrainingState:
         )
         for kind in _SAMPLE_KINDS
     }
-    return TrainingState(int(description["n_done"]), _model(description["model"], arrays), **samples)
+    shares = tuple(map(float, description["shares"]))
+    model = _model(description["model"], arrays)
+    return TrainingState(int(description["n_done"]), model, **samples, shares=shares)
 
 
 # -- files ---------------------------------------------------------------------------------------------------

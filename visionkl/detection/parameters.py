@@ -18,6 +18,10 @@ its deformations `dx², dx, dy², dy`, the octave's indicator, and the gain. The
 regularisation and the lower bound, without which a part could fly away, are those of the published models;
 their bias is not regularised at all, ours so little that it makes no difference but keeps the problem
 strictly convex.
+
+What is regularised is the *largest* component, not their sum: else the clearest view would take all the
+weight, and the others would learn to see nothing. The largest of some numbers is their weighted mean with the
+worst shares; `next_shares` moves shares towards those, from one solution to the next.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ SMALLEST_QUADRATIC_COST = 0.01
 
 _DEFORMATION_WEIGHT = 10.0
 _BIAS_WEIGHT = 0.01
+# However small a component is, it keeps so much of an equal share.
+_SMALLEST_SHARE = 0.02
 
 Vector = npt.NDArray[np.float64]
 
@@ -57,6 +63,11 @@ class ComponentBlocks:
     scale_bias: slice
     bias: int
 
+    @property
+    def all(self) -> slice:
+        """All parameters of the component."""
+        return slice(self.cells.start, self.bias + 1)
+
 
 class Parameters:
     """The correspondence between a mixture of mirrored pairs and its parameter vector.
@@ -65,10 +76,13 @@ class Parameters:
     ----------
     components : sequence of Component
         The learned components; only their shapes and anchors matter here.
+    shares : sequence of float, optional
+        Each component's share in the regularisation; the sum is 1. Equal by default.
     """
 
-    def __init__(self, components: Sequence[Component]) -> None:
+    def __init__(self, components: Sequence[Component], shares: Sequence[float] | None = None) -> None:
         self.components = tuple(components)
+        self.shares = tuple(shares or (1 / len(self.components),) * len(self.components))
         self.blocks: list[ComponentBlocks] = []
         first = 0
         for component in self.components:
@@ -82,10 +96,21 @@ class Parameters:
     def regularisation(self) -> Vector:
         """Multiplier of each squared parameter."""
         weights = np.ones(self.size)
-        for block in self.blocks:
+        for block, share in zip(self.blocks, self.shares, strict=True):
             weights[block.deformations] = _DEFORMATION_WEIGHT
             weights[block.bias] = _BIAS_WEIGHT
+            weights[block.all] *= share
         return weights
+
+    def next_shares(self, vector: Vector) -> tuple[float, ...]:
+        """Return larger shares for the components that are large in this solution, smaller for the others."""
+        plain = self.regularisation() * vector**2
+        sizes = np.array(
+            [plain[block.all].sum() / share for block, share in zip(self.blocks, self.shares, strict=True)]
+        )
+        moved = np.array(self.shares) * np.sqrt(np.maximum(sizes, 1e-12) / max(sizes.mean(), 1e-12))
+        moved = np.maximum(moved / moved.sum(), _SMALLEST_SHARE / len(sizes))
+        return tuple((moved / moved.sum()).tolist())
 
     def lower_bounds(self) -> Vector:
         """Smallest value of each parameter; -inf where there is none."""

@@ -93,12 +93,15 @@ class TrainingState:
     model : MixtureModel
     positives, negatives : tuple of Samples
         One for each model component.
+    shares : tuple of float
+        Of the learned components in the regularisation; empty for equal ones.
     """
 
     n_done: int
     model: MixtureModel
     positives: tuple[Samples, ...]
     negatives: tuple[Samples, ...]
+    shares: tuple[float, ...] = ()
 
 
 class Stage(Protocol):
@@ -463,15 +466,17 @@ class _Trainer:
         n_bytes = sum(samples.nbytes for samples in cache)
         n_kept = min(_MOST_NEGATIVES, int(n * self.cache_bytes / max(n_bytes, 1)))
         if n > n_kept:
-            scores = self._scores(state.model, cache)
-            lowest = np.sort(np.concatenate(scores))[-n_kept]
-            cache = tuple(samples[own >= lowest] for samples, own in zip(cache, scores, strict=True))
+            scores = np.concatenate(self._scores(state.model, cache))
+            kept = np.zeros(n, bool)
+            kept[np.argsort(-scores, kind="stable")[:n_kept]] = True
+            ends = np.cumsum([len(samples) for samples in cache])[:-1]
+            cache = tuple(some[own] for some, own in zip(cache, np.split(kept, ends), strict=True))
         return replace(state, negatives=cache)
 
     def _solve(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
         """Learn from all samples."""
         learned = without_mirrors(state.model)
-        parameters = Parameters(learned)
+        parameters = Parameters(learned, state.shares)
         began = time.perf_counter()
         result = solve(
             parameters,
@@ -487,7 +492,7 @@ class _Trainer:
         model = replace(state.model, components=with_mirrors(parameters.learned(result.v)))
         n_negatives = sum(map(len, state.negatives))
         n_samples = n_negatives + sum(map(len, state.positives))
-        figures = {
+        figures: dict[str, Any] = {
             "positives": n_samples - n_negatives,
             "negatives": n_negatives,
             "cache_bytes": sum(samples.nbytes for samples in state.negatives),
@@ -495,11 +500,12 @@ class _Trainer:
             "passes": result.n_passes,
             "solving_seconds": round(time.perf_counter() - began, 2),
         }
-        state = replace(state, model=model)
+        state = replace(state, model=model, shares=parameters.next_shares(result.v))
+        figures["shares"] = " ".join(f"{share:.3f}" for share in state.shares)
         return state, figures | {"objective": round(self._objective(state), 5)}
 
     def _objective(self, state: TrainingState) -> float:
-        parameters = Parameters(without_mirrors(state.model))
+        parameters = Parameters(without_mirrors(state.model), state.shares)
         return objective(
             parameters,
             parameters.vector(without_mirrors(state.model)),
