@@ -31,7 +31,7 @@ _OBJECT_OVERLAP = 0.3
 # Windows that overlap a harder one so much are left for a later pass.
 _ALIKE = 0.8
 # Of very many hard windows, so many are looked at: of a picture, and of a level.
-_MOST_CANDIDATES = 2000
+_MOST_CANDIDATES = 800
 _MOST_A_LEVEL = 400
 
 Boxes = npt.NDArray[np.float64]

@@ -78,7 +78,9 @@ _DEFAULT_MEMORY = 2 << 30
 _MOST_NEGATIVES = 150_000  # more of them make a solution slow and hardly better
 # A round of mining that adds so small a part to the objective ends.
 _LITTLE_NEW = 0.02
-_TOLERANCE = 0.01
+# Relative gap of a solution; a rough one will do as long as mining still finds much that is new.
+_TOLERANCE, _ROUGH_TOLERANCE = 0.005, 0.04
+_MUCH_NEW = 1.0
 _MAX_PASSES = 300
 
 
@@ -344,7 +346,8 @@ class _Trainer:
         figures |= {"mined": sum(map(len, mined)), "new": len(scores), "share_of_new": round(share, 4)}
         if share < _LITTLE_NEW:
             return replace(state, n_done=state.n_done + self.settings.mining_rounds - step.mining), figures
-        state, more = self._solve(replace(state, n_done=state.n_done + 1))
+        tol = _ROUGH_TOLERANCE if share > _MUCH_NEW else _TOLERANCE
+        state, more = self._solve(replace(state, n_done=state.n_done + 1), tol)
         return state, figures | more
 
     def _mine(self, step: Step, model: MixtureModel) -> tuple[Samples, ...]:
@@ -473,7 +476,7 @@ class _Trainer:
             cache = tuple(some[own] for some, own in zip(cache, np.split(kept, ends), strict=True))
         return replace(state, negatives=cache)
 
-    def _solve(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
+    def _solve(self, state: TrainingState, tol: float = _TOLERANCE) -> tuple[TrainingState, dict[str, Any]]:
         """Learn from all samples."""
         learned = without_mirrors(state.model)
         parameters = Parameters(learned, state.shares)
@@ -485,7 +488,7 @@ class _Trainer:
             state.negatives,
             self.codebooks,
             costs=self.costs,
-            tol=_TOLERANCE,
+            tol=tol,
             max_passes=_MAX_PASSES,
             n_jobs=self.n_jobs,
         )
