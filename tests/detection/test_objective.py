@@ -144,3 +144,21 @@ def test_samples_know_what_is_new(model, pyramid, placements):
     joined = Samples.join([half, some[some.new_to(half)]])
     assert len(joined) == len(some)
     assert joined.nbytes > 0
+
+
+def test_shares_move_until_no_component_is_larger_than_another(model):
+    """With these shares the weighted mean of the components' sizes is the largest of them."""
+    learned = without_mirrors(model)
+    parameters = Parameters(learned)
+    assert parameters.shares == (0.5, 0.5)
+    rng = np.random.default_rng(0)
+    pull = rng.normal(size=parameters.size)
+    pull[parameters.blocks[1].all] *= 5  # the second view is much clearer
+    for _ in range(30):
+        solution = pull / parameters.regularisation()  # of: share * weight * v² / 2 - pull * v
+        parameters = Parameters(learned, parameters.next_shares(solution))
+    plain = Parameters(learned, (1.0, 1.0)).regularisation()
+    sizes = [float((plain * solution**2)[block.all].sum()) for block in parameters.blocks]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.01)
+    assert sum(parameters.shares) == pytest.approx(1)
+    assert parameters.shares[1] > 2 * parameters.shares[0]
