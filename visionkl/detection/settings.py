@@ -55,12 +55,12 @@ class TrainingSettings:
     training_interval: int = 5
     n_blocks: int = 2
     n_codewords: int = 256
-    cost: float = 0.002
-    positive_weight: float = 10.0
+    cost: float = 0.0007
+    positive_weight: float = 3.0
     min_overlap: float = 0.7
-    root_rounds: int = 3
-    part_rounds: int = 4
-    mining_rounds: int = 4
+    root_rounds: int = 2
+    part_rounds: int = 3
+    mining_rounds: int = 10
     box_regression: bool = True
     seed: int = 0
 
