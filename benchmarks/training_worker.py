@@ -15,19 +15,19 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # visionkl from this clone
 
 from visionkl.datasets.voc import VOC
-from visionkl.detection import training
+from visionkl.detection import plan, training
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.settings import TrainingSettings
 from visionkl.evaluation.search import search
 
 
-class CacheMeter(training.Observer):
+class CacheMeter(plan.Observer):
     """Notes how large the cache of hard negatives becomes."""
 
     def __init__(self) -> None:
         self.largest = 0
 
-    def checkpoint(self, state: training.TrainingState) -> None:
+    def checkpoint(self, state: plan.TrainingState) -> None:
         """Look at the cache after a step of the plan."""
         self.largest = max(self.largest, sum(samples.nbytes for samples in state.negatives))
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 import visionkl as vkl
 from visionkl.core.files import fresh_folder
-from visionkl.detection.training import Observer, Stage
+from visionkl.detection.plan import Observer, Stage
 from visionkl.report.plots import save_detections
 
 

@@ -10,8 +10,8 @@ from tests.detection.conftest import random_model
 from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import ModelFileError
 from visionkl.detection.detector import DPMDetector
+from visionkl.detection.plan import TrainingState
 from visionkl.detection.samples import Samples
-from visionkl.detection.training import TrainingState
 from visionkl.store import FORMAT, load, read_checkpoint, read_model, save, save_checkpoint
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)

@@ -33,7 +33,7 @@ from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.features.hog import N_CHANNELS
 
 if TYPE_CHECKING:
-    from visionkl.detection.training import TrainingState
+    from visionkl.detection.plan import TrainingState
 
 #: Version of the layout described above; raised when an older reader could misunderstand a newer file.
 FORMAT = 1
@@ -167,8 +167,8 @@ def read_checkpoint(path: str | Path) -> TrainingState:
 
 
 def _state(description: dict[str, Any], arrays: Arrays) -> TrainingState:
+    from visionkl.detection.plan import TrainingState
     from visionkl.detection.samples import Samples
-    from visionkl.detection.training import TrainingState
 
     samples = {
         kind: tuple(

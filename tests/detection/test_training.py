@@ -12,8 +12,9 @@ from visionkl.datasets.voc import VOC
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.objects import collect
+from visionkl.detection.plan import Observer, TrainingState, plan
 from visionkl.detection.settings import TrainingSettings
-from visionkl.detection.training import Observer, TrainingState, plan, train
+from visionkl.detection.training import train
 from visionkl.evaluation.voc import evaluate_voc
 
 QUICK = TrainingSettings(

@@ -27,7 +27,7 @@ from visionkl.core.types import Annotation, Detections
 from visionkl.datasets import sample
 from visionkl.datasets.base import Dataset, Example
 from visionkl.datasets.voc import VOC
-from visionkl.detection import training
+from visionkl.detection import plan, training
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.initialise import warped_cells
 from visionkl.detection.model import Component, MixtureModel, Part
@@ -71,7 +71,7 @@ class Trainer:
             if number == self.fails_before:
                 raise self.error
             model = replace(model, components=tuple(shifted(c, number) for c in model.components))
-            observer.checkpoint(training.TrainingState(number + 1, model, (samples(2),), (samples(3),)))
+            observer.checkpoint(plan.TrainingState(number + 1, model, (samples(2),), (samples(3),)))
         return model
 
 
@@ -105,7 +105,7 @@ def samples(n):
 @pytest.fixture
 def trainer(monkeypatch):
     trainer = Trainer()
-    monkeypatch.setattr(training, "plan", trainer.plan)
+    monkeypatch.setattr(plan, "plan", trainer.plan)
     monkeypatch.setattr(training, "train_on", trainer.train_on)
     return trainer
 

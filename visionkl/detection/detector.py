@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from visionkl.coding.codebooks import Codebooks
     from visionkl.coding.pq import ProductQuantizer
     from visionkl.datasets.base import Dataset
-    from visionkl.detection.training import Observer
+    from visionkl.detection.plan import Observer
 
 Picture = npt.ArrayLike | str | Path
 
@@ -89,7 +89,7 @@ class DPMDetector:
             from; where there are none, the surroundings of the objects are.
         label : str
             The class.
-        observer : visionkl.detection.training.Observer, optional
+        observer : visionkl.detection.plan.Observer, optional
             Told how training goes.
 
         Returns

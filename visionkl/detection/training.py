@@ -24,11 +24,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +37,7 @@ from visionkl.coding.hog_codes import fit_cells
 from visionkl.core.errors import DataError
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
-from visionkl.datasets.base import Dataset, Example
+from visionkl.datasets.base import Dataset
 from visionkl.detection.boxes import learn_box_weights
 from visionkl.detection.initialise import facing, place_parts, warped_cells
 from visionkl.detection.latent import PlacedObjects, PlacingPass, place_objects
@@ -54,6 +53,7 @@ from visionkl.detection.model import N_SCALE_BIASES, Component, MixtureModel
 from visionkl.detection.objective import PlacementRows, objective, solve
 from visionkl.detection.objects import TrainingData, collect
 from visionkl.detection.parameters import Parameters, with_mirrors, without_mirrors
+from visionkl.detection.plan import Observer, Stage, Step, TrainingState, steps_of
 from visionkl.detection.pyramids import (
     PlainPyramids,
     Pyramids,
@@ -82,95 +82,6 @@ _LITTLE_NEW = 0.02
 _TOLERANCE, _ROUGH_TOLERANCE = 0.005, 0.04
 _MUCH_NEW = 1.0
 _MAX_PASSES = 300
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingState:
-    """Where training stands after a step of its plan: all that is needed to go on.
-
-    Parameters
-    ----------
-    n_done : int
-        Steps of the plan that are done.
-    model : MixtureModel
-    positives, negatives : tuple of Samples
-        One for each model component.
-    shares : tuple of float
-        Of the learned components in the regularisation; empty for equal ones.
-    """
-
-    n_done: int
-    model: MixtureModel
-    positives: tuple[Samples, ...]
-    negatives: tuple[Samples, ...]
-    shares: tuple[float, ...] = ()
-
-
-class Stage(Protocol):
-    """Counts the steps of a stage."""
-
-    def advance(self, steps: int = 1) -> None:
-        """Count `steps` more."""
-        ...
-
-
-class Observer:
-    """Is told how training goes; this one does not care."""
-
-    def stage(self, name: str, total: int | None = None) -> AbstractContextManager[Stage]:
-        """Begin a stage of `total` steps."""
-        return _nothing()
-
-    def record(self, row: dict[str, Any]) -> None:
-        """Take the figures of a step."""
-
-    def checkpoint(self, state: TrainingState) -> None:
-        """Take the state after a step of the plan."""
-
-    def skip(self, example: Example, error: DataError) -> None:
-        """Take note of a picture that is left out, because it cannot be read."""
-
-
-class _NoStage:
-    def advance(self, steps: int = 1) -> None:
-        """Count nothing."""
-
-
-@contextmanager
-def _nothing() -> Iterator[Stage]:
-    yield _NoStage()
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of the plan: the stage, the round of placing objects, and the pass of mining in it."""
-
-    stage: str
-    round: int = 0
-    mining: int = 0
-
-    def __str__(self) -> str:
-        if self.stage in ("roots", "boxes"):
-            return self.stage
-        return f"{self.stage}, round {self.round + 1}, mining {self.mining + 1}"
-
-
-def plan(settings: TrainingSettings) -> list[str]:
-    """Name all steps; some may be left out when mining finds little."""
-    return [str(step) for step in _steps(settings)]
-
-
-def _steps(settings: TrainingSettings) -> list[Step]:
-    stages = [("mixture", settings.root_rounds)]
-    if settings.n_parts:
-        stages.append(("parts", settings.part_rounds))
-    rounds = [
-        Step(stage, number, mining)
-        for stage, n_rounds in stages
-        for number in range(n_rounds)
-        for mining in range(settings.mining_rounds)
-    ]
-    return [Step("roots"), *rounds, *([Step("boxes")] if settings.box_regression else [])]
 
 
 def train(
@@ -233,7 +144,7 @@ def train_on(
     MixtureModel
     """
     trainer = _Trainer(data, settings, n_jobs, observer or Observer(), max_memory or _DEFAULT_MEMORY)
-    if state is not None and state.n_done >= len(_steps(settings)):
+    if state is not None and state.n_done >= len(steps_of(settings)):
         return trainer.finished(state)
     own_executor = executor is None
     trainer.executor = executor or make_executor(n_jobs)
@@ -290,7 +201,7 @@ class _Trainer:
 
     def run(self, state: TrainingState | None) -> MixtureModel:
         """Go through the plan, from the beginning or from a state."""
-        steps = _steps(self.settings)
+        steps = steps_of(self.settings)
         while state is None or state.n_done < len(steps):
             began = time.perf_counter()
             step = steps[state.n_done if state else 0]

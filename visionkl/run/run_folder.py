@@ -32,7 +32,7 @@ from visionkl._version import __version__
 from visionkl.backend.threads import usable_cores
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import fresh_folder, write_whole
-from visionkl.detection.training import Observer, Stage, TrainingState
+from visionkl.detection.plan import Observer, Stage, TrainingState
 from visionkl.run.console import Console, duration_text
 from visionkl.run.memory import peak_memory
 from visionkl.store import read_checkpoint, save_checkpoint

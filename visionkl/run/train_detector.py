@@ -222,11 +222,11 @@ def _train(
     console: Console,
 ) -> tuple[MixtureModel, dict[str, float]]:
     """Train from where the run stands; the model, and what time and memory it took."""
-    from visionkl.detection import training
+    from visionkl.detection import plan, training
     from visionkl.run.run_folder import RunObserver
 
     state = run.state()
-    steps = training.plan(settings)
+    steps = plan.plan(settings)
     if state is not None:
         console.note(f"going on after step {state.n_done} of {len(steps)}")
     run.work.mkdir(exist_ok=True)
