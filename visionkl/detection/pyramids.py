@@ -25,7 +25,7 @@ from visionkl.parallel.executor import Executor
 from visionkl.parallel.shards import Shard, ShardedArrays, write_shard
 
 _PICTURES_A_SHARD = 16
-_CELLS_A_PICTURE = 2000
+_CELLS_A_PICTURE = 700
 _PICTURES_FOR_CODEWORDS = 200
 
 

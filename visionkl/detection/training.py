@@ -75,7 +75,8 @@ _MINED = 60000
 _MOST_A_PICTURE, _FEWEST_A_PICTURE = 100, 10
 _CACHE_SHARE = 0.1  # of the memory that training may use
 _DEFAULT_MEMORY = 2 << 30
-_MOST_NEGATIVES = 150_000  # more of them make a solution slow and hardly better
+# Negatives to keep for each picture, and in all: more of them make a solution slow and hardly better.
+_KEPT_A_PICTURE, _FEWEST_KEPT, _MOST_KEPT = 250, 50_000, 150_000
 # A round of mining that adds so small a part to the objective ends.
 _LITTLE_NEW = 0.02
 # Relative gap of a solution; a rough one will do as long as mining still finds much that is new.
@@ -176,6 +177,7 @@ class _Trainer:
         self.n_jobs = n_jobs
         self.observer = observer
         self.costs = (settings.cost, settings.cost * settings.positive_weight)
+        self.cache_size = int(np.clip(_KEPT_A_PICTURE * len(data.pictures), _FEWEST_KEPT, _MOST_KEPT))
         self.cache_bytes = int(_CACHE_SHARE * max_memory)
         self.codebooks: Codebooks | None = None
         self.taboo = [picture.all_boxes for picture in data.pictures]
@@ -378,7 +380,7 @@ class _Trainer:
         )
         n = sum(map(len, cache))
         n_bytes = sum(samples.nbytes for samples in cache)
-        n_kept = min(_MOST_NEGATIVES, int(n * self.cache_bytes / max(n_bytes, 1)))
+        n_kept = min(self.cache_size, int(n * self.cache_bytes / max(n_bytes, 1)))
         if n > n_kept:
             scores = np.concatenate(self._scores(state.model, cache))
             kept = np.zeros(n, bool)
