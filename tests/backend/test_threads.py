@@ -1,8 +1,10 @@
 """Threads: tasks in order, and memory of each thread's own."""
 
 import threading
+import time
 
 import numpy as np
+import pytest
 
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks, thread_count
@@ -11,6 +13,28 @@ from visionkl.backend.threads import run_tasks, thread_count
 def test_results_keep_the_order_of_the_tasks():
     assert run_tasks(lambda n: n * n, range(20), n_jobs=3) == [n * n for n in range(20)]
     assert run_tasks(abs, [], n_jobs=2) == []
+
+
+def test_threads_inside_of_threads_come_to_an_end():
+    def inner(n):
+        return sum(run_tasks(abs, range(n), n_jobs=2))
+
+    assert run_tasks(inner, [3, 4, 5, 6], n_jobs=2) == [3, 6, 10, 15]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+def test_an_error_ends_the_work(n_jobs):
+    done = []
+
+    def work(n):
+        if n == 2:
+            raise ValueError("no")
+        done.append(n)
+        time.sleep(0.001)
+
+    with pytest.raises(ValueError, match="no"):
+        run_tasks(work, range(1000), n_jobs)
+    assert len(done) < 900
 
 
 def test_tasks_may_run_tasks():

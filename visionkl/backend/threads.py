@@ -7,7 +7,7 @@ worker spins beside a compiled loop.
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,7 +61,33 @@ def run_tasks(
     with _blas().limit(limits=1, user_api="blas"):
         if n_threads <= 1:
             return [function(task) for task in tasks]
-        return list(_pool(n_threads).map(function, tasks))
+        return _share(function, tasks, n_threads)
+
+
+def _share(function: Callable[[Task], Result], tasks: list[Task], n_threads: int) -> list[Result]:
+    """Let this thread and others draw tasks from one line: handing each over by itself takes longer."""
+    results: dict[int, Result] = {}
+    line = iter(enumerate(tasks))
+
+    def draw() -> None:
+        try:
+            for number, task in line:
+                results[number] = function(task)
+        except BaseException:
+            for _ in line:  # nobody needs to go on
+                pass
+            raise
+
+    helpers = [_pool(n_threads - 1).submit(draw) for _ in range(n_threads - 1)]
+    try:
+        draw()
+    finally:
+        # One that has not begun, because all are busy, has nothing left to do.
+        busy = [helper for helper in helpers if not helper.cancel()]
+        wait(busy)
+    for helper in busy:
+        helper.result()
+    return [results[number] for number in range(len(tasks))]
 
 
 @cache

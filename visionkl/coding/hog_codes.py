@@ -64,15 +64,16 @@ def fit_cells(quantizer: ProductQuantizer, cells: npt.ArrayLike) -> ProductQuant
     if quantizer.n_codewords < 2:
         raise DataError("fit_cells: HOG cells need at least 2 codewords, one of them for the frame.")
     rows = np.asarray(cells)
-    if rows.ndim == 2 and rows.shape[1] == N_CHANNELS:
-        rows = rows[:, ORDER]
-    learner = clone(quantizer).set_params(n_codewords=quantizer.n_codewords - 1).fit(rows)
-    _check_channels("fit_cells", learner.books_)
+    if rows.ndim != 2 or rows.shape[1] != N_CHANNELS:
+        raise DataError(f"fit_cells: HOG cells have the shape (n, {N_CHANNELS}), not {rows.shape}.")
+    # A single block holds all channels, in whatever order.
+    order = list(ORDER) if quantizer.blocks(N_CHANNELS)[0] > 1 else list(range(N_CHANNELS))
+    learner = clone(quantizer).set_params(n_codewords=quantizer.n_codewords - 1).fit(rows[:, order])
     n_blocks, _, block_size = learner.codebooks_.shape
     frame = np.zeros(n_blocks * block_size, np.float32)
-    frame[:N_CHANNELS] = frame_cell()[list(ORDER)]
+    frame[:N_CHANNELS] = frame_cell()[order]
     words = np.concatenate([learner.codebooks_, frame.reshape(n_blocks, 1, block_size)], axis=1)
-    fitted = type(quantizer).from_codebooks(Codebooks(words, N_CHANNELS, ORDER))
+    fitted = type(quantizer).from_codebooks(Codebooks(words, N_CHANNELS, order))
     fitted.n_iter_ = learner.n_iter_
     return fitted.set_params(**quantizer.get_params())
 

@@ -169,6 +169,9 @@ def _encode(
     n_words, size = words.shape
     n_pairs = (size + 1) // 2
     point = np.empty(size, np.float32)
+    together = True  # channels that stand side by side need not be gathered
+    for j in range(size):
+        together = together and channels[j] == channels[0] + j
     rounded = np.zeros(2 * n_pairs, np.int16)
     in_pairs = rounded.view(np.int32)
     tile = np.zeros(n_pairs * _TILE, np.int32)
@@ -187,9 +190,14 @@ def _encode(
         for i in range(n):
             at = row * row_step + col * col_step
             where[i, 0], where[i, 1] = at, row * code_steps[0] + col * code_steps[1]
-            for j in range(size):
-                point[j] = memory[at + channels[j]]
-            squares[i], moves[i] = _round_point(point, centre, unit, rounded)
+            if together:
+                squares[i], moves[i] = _round_point(
+                    piece(memory, at + channels[0], size), centre, unit, rounded
+                )
+            else:
+                for j in range(size):
+                    point[j] = memory[at + channels[j]]
+                squares[i], moves[i] = _round_point(point, centre, unit, rounded)
             for pair in range(n_pairs):
                 tile[pair * _TILE + i] = in_pairs[pair]
             col += 1
