@@ -3,7 +3,7 @@
 A mining pass searches all training pictures with the model so far. What scores above -1, the margin, and
 overlaps no object of the class much is a hard negative; of each picture the hardest are kept, thinned out so
 that they are not all of one place. The cache keeps what was mined before, because a model that has learned
-one mistake makes another; what the model is sure of leaves it.
+one mistake makes another; if it grows too large, the hardest stay.
 """
 
 from __future__ import annotations
