@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.detection.boxes import filter_boxes
-from visionkl.detection.matching import Matcher, Placements
+from visionkl.detection.matching import Matcher
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.pyramids import Pyramids
 from visionkl.detection.samples import Samples, collect_samples
@@ -94,13 +94,7 @@ def place_objects(context: PlacingPass, picture: int) -> PlacedObjects:
     first = np.ones(len(order), bool)
     first[1:] = owner[order][1:] != owner[order][:-1]
     best = order[first]
-    chosen = Placements(
-        placed.scores[best],
-        placed.components[best],
-        placed.levels[best],
-        placed.roots[best],
-        placed.parts[best],
-    )
+    chosen = placed[best]
     roots, parts = filter_boxes(model, pyramid, chosen)
     samples = collect_samples(model, pyramid, chosen, picture)
     return PlacedObjects(samples, owner[best], chosen.components, chosen.scores, roots, parts)
@@ -137,8 +131,10 @@ class _Windows:
         """Return, for each box that a window fits, its number, the best component, and its root's place."""
         owners, components, places = [], [], []
         for number, box in enumerate(self._boxes):
-            allowed = np.stack([self._overlaps(level, root, box, scores.shape[1:]) for root in self._roots])
-            masked = np.where(allowed >= self._min_overlap, scores, -np.inf)
+            overlaps = [
+                window_overlaps(self._pyramid, level, root, scores.shape[1:], box) for root in self._roots
+            ]
+            masked = np.where(np.stack(overlaps) >= self._min_overlap, scores, -np.inf)
             component, row, col = (
                 np.unravel_index(int(masked.argmax()), masked.shape) if masked.size else (0,) * 3
             )
@@ -151,10 +147,6 @@ class _Windows:
             np.array(components, np.int64),
             np.array(places, np.int64).reshape(-1, 2),
         )
-
-    def _overlaps(self, level: int, root: tuple[int, ...], box: Boxes, places: tuple[int, ...]) -> Boxes:
-        """Intersection over union `(rows, cols)` of a box with the windows of a root at all places."""
-        return window_overlaps(self._pyramid, level, root, places, box)
 
 
 def window_overlaps(

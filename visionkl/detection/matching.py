@@ -53,6 +53,11 @@ class Placements:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __getitem__(self, rows: npt.NDArray[np.generic]) -> Placements:
+        return Placements(
+            self.scores[rows], self.components[rows], self.levels[rows], self.roots[rows], self.parts[rows]
+        )
+
 
 #: Chooses placements on a level from its number and its scores `(n_components, rows, cols)`: returns the
 #: components `(n,)` and the roots' places `(n, 2)`.

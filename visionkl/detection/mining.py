@@ -9,7 +9,7 @@ one mistake makes another; if it grows too large, the hardest stay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -88,21 +88,10 @@ def mine_picture(context: MiningPass, picture: int) -> list[Samples]:
 
     found = context.matcher.place(pyramid, choose)
     if len(found) > _MOST_CANDIDATES:
-        found = _rows_of(found, np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES])
+        found = found[np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES]]
     boxes, _ = filter_boxes(model, pyramid, found)
     keep = suppress(boxes, found.scores, overlap=_ALIKE, measure="iou")[: context.n_windows]
-    return collect_samples(model, pyramid, _rows_of(found, keep), picture)
-
-
-def _rows_of(placements: Placements, rows: npt.NDArray[np.intp]) -> Placements:
-    return replace(
-        placements,
-        scores=placements.scores[rows],
-        components=placements.components[rows],
-        levels=placements.levels[rows],
-        roots=placements.roots[rows],
-        parts=placements.parts[rows],
-    )
+    return collect_samples(model, pyramid, found[keep], picture)
 
 
 @dataclass(frozen=True, eq=False)

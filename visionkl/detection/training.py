@@ -49,10 +49,10 @@ from visionkl.detection.mining import (
     mine_picture,
     sorted_by_root,
 )
-from visionkl.detection.model import N_SCALE_BIASES, Component, MixtureModel
+from visionkl.detection.model import Component, MixtureModel
 from visionkl.detection.objective import PlacementRows, objective, solve
 from visionkl.detection.objects import TrainingData, collect
-from visionkl.detection.parameters import Parameters, with_mirrors, without_mirrors
+from visionkl.detection.parameters import Parameters, n_cells, with_mirrors, without_mirrors
 from visionkl.detection.plan import Observer, Stage, Step, TrainingState, steps_of
 from visionkl.detection.pyramids import (
     PlainPyramids,
@@ -324,11 +324,10 @@ class _Trainer:
     def _root_samples(self, cells: npt.NDArray[np.float32], keys: npt.NDArray[np.int32]) -> Samples:
         features = cells if self.codebooks is None else self.codebooks.encode(cells)
         n = len(cells)
-        octave = min(1, N_SCALE_BIASES - 1)
         return Samples(
             features.reshape(n, int(np.prod(features.shape[1:]))),
             np.zeros((n, 0, 2), np.int16),
-            np.full(n, octave, np.uint8),
+            np.ones(n, np.uint8),
             keys,
         )
 
@@ -460,8 +459,6 @@ def _joined(found: Sequence[Sequence[Samples]], like: Sequence[Samples]) -> tupl
 def _no_samples(
     model: MixtureModel, dtype: npt.DTypeLike, codebooks: Codebooks | None
 ) -> tuple[Samples, ...]:
-    from visionkl.detection.parameters import n_cells
-
     depth = N_CHANNELS if codebooks is None else codebooks.n_blocks
     return tuple(
         Samples(
