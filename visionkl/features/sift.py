@@ -44,15 +44,15 @@ Implementation
 --------------
 `window="gaussian"` is the definition, without approximation. `window="flat"` lets all pixels of a bin count
 alike for the distance from the centre, by the bin's average; then bins of neighbouring places are the same
-sums, and it is faster: by a third at steps of 3 pixels, by half at less.
+sums, and it is faster: 1.3 times at a step of 3 pixels, 1.6 times at a step of 1 or 2.
 
 The numbers do not depend on `n_jobs`, and a picture is worked on in bands, so memory is that of the result
 and some megabytes for each thread.
 
-OpenCV's SIFT at the same places is that of `window="gaussian"`, but for rounding to whole numbers and less
-exact arc tangents: their correlation is 0.9999, and 0.997 with `window="flat"`. Its y axis points up:
-direction `o` is its `(8 - o) % 8`. Keypoints need the size `bin_size / 1.5`, the angle 0 and the octave 0,
-and `SIFT_create` the sigma `bin_size / 6`.
+OpenCV's SIFT at the same places is that of `window="gaussian"`, with a correlation above 0.9999 (above 0.99
+with `window="flat"`). It rounds to whole numbers, has less exact arc tangents, leaves out the outermost
+pixels of the picture, and its y axis points up: direction `o` is its `(8 - o) % 8`. Keypoints need the size
+`bin_size / 1.5`, the angle 0 and the octave 0, and `SIFT_create` the sigma `bin_size / 6`.
 
 VLFeat's dense SIFT has this order of numbers, and the correlation with it is 0.9999 for either window. It
 repeats the gradients of the border outside the picture, and its flat window weighs bins a little differently.
@@ -333,8 +333,8 @@ def _opponent(r: Floats, g: Floats, b: Floats) -> list[Floats]:
 
 def _hue(r: Floats, g: Floats, b: Floats) -> list[Floats]:
     largest = np.maximum(np.maximum(r, g), b)
-    scale = np.divide(255, largest, out=np.zeros_like(largest), where=largest > 0)
-    return [_grey(r, g, b), scale * (r - (g + b) / 2), scale * np.float32(0.75**0.5) * (g - b)]
+    scale: Floats = np.divide(255, largest, out=np.zeros_like(largest), where=largest > 0)
+    return [_grey(r, g, b), scale * (r - np.float32(0.5) * (g + b)), scale * (g - b) * np.float32(0.75**0.5)]
 
 
 #: What is described, of red, green and blue.
