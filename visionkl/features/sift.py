@@ -86,7 +86,7 @@ _WINDOW = 2.0
 # Blur of a picture as it comes, in pixels.
 _BLUR = 0.5
 # A band is so many pixels high, or so many bins: bands overlap by 5 bins.
-_BAND_PIXELS = 128
+_BAND_PIXELS = 192
 _BAND_BINS = 8
 
 # Mirroring swaps columns of bins, and sends direction o to 4 - o (modulo 8).

@@ -8,8 +8,8 @@ needs is a layout in which the numbers to be added lie in stretches:
   are wanted. So the columns that one tap of a kernel meets, one for each place, are neighbours, and no sum is
   made where none is wanted.
 
-Sums are made afresh everywhere instead of being carried along from pixel to pixel: what a picture is cut into
-does not change the last bit, and where there are no gradients the sums are exactly zero.
+Sums are made afresh everywhere instead of being carried along from pixel to pixel: it does not matter where a
+picture is cut into bands, and where there are no gradients the sums are exactly zero.
 """
 
 # Numba gives intrinsics a typing context that their callers do not see.
@@ -129,9 +129,10 @@ def _filled_up(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @compiled
 def _weighted_sum(source, start, offsets, weights, target, at, length):
-    # target[at + i] = sum over t of weights[t] * source[start + offsets[t] + i]
+    # target[at + i] = sum over t of weights[t] * source[start + offsets[t] + i], four taps at once: so the
+    # target is read and written less often.
     result = piece(target, at, length)
-    for t in range(0, len(offsets), 4):
+    for t in range(0, len(offsets), _TAPS_AT_ONCE):
         a, b = piece(source, start + offsets[t], length), piece(source, start + offsets[t + 1], length)
         c, d = piece(source, start + offsets[t + 2], length), piece(source, start + offsets[t + 3], length)
         wa, wb, wc, wd = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
