@@ -37,8 +37,8 @@ otherwise. The contrast is the weighted mean of the gradients' lengths in the sq
 white is 1. Every channel has its own: in a grey picture, descriptors of colour are zero.
 
 `normalisation="root"` divides by the sum instead of the length in the end and takes roots: vectors of length
-1 again, whose products are Hellinger's kernel. Fisher vectors and words like that better. As uint8 a number
-`v` is kept as `min(512 v, 255)`, rounded.
+1 again, whose products are Hellinger's kernel; the usual choice for Fisher vectors. As uint8 a number `v` is
+kept as `min(512 v, 255)`, rounded.
 
 Implementation
 --------------
