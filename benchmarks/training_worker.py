@@ -7,6 +7,7 @@ Reads one JSON line, answers with one for training and, if there are pictures to
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -37,10 +38,22 @@ def train(request: dict[str, Any]) -> DPMDetector:
     data = VOC(request["root"], year=request["year"], split=request["train"])
     settings = TrainingSettings(**request["settings"])
     cache = CacheMeter()
-    start = time.perf_counter()
-    model = training.train(data, request["label"], settings, n_jobs=request["threads"], observer=cache)
-    seconds = time.perf_counter() - start
-    answer("training", seconds=seconds, cache_bytes=cache.largest, model=str(model))
+    start, computed = time.perf_counter(), sum(os.times()[:4])
+    model = training.train(
+        data,
+        request["label"],
+        settings,
+        n_jobs=request["threads"],
+        max_memory=request["max_memory"],
+        observer=cache,
+    )
+    answer(
+        "training",
+        seconds=time.perf_counter() - start,
+        cpu_seconds=sum(os.times()[:4]) - computed,
+        cache_bytes=cache.largest,
+        model=str(model),
+    )
     return DPMDetector.from_model(model)
 
 

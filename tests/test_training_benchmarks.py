@@ -190,7 +190,7 @@ def test_our_worker_trains_searches_and_saves(modules, sample, tmp_path, monkeyp
     monkeypatch.setattr(modules.worker.training, "train", train)
     request = {
         "root": str(sample), "year": None, "train": "train", "test": "val", "label": "robot",
-        "settings": {"n_parts": 0}, "threads": 1, "found": str(tmp_path / "found.json"),
+        "settings": {"n_parts": 0}, "max_memory": None, "threads": 1, "found": str(tmp_path / "found.json"),
     }  # fmt: skip
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request) + "\n"))
     modules.worker.main()
@@ -261,7 +261,7 @@ def test_dlib_and_ours_get_the_same_boxes(modules, stand_in, tmp_path, capsys):
     assert table == out.with_suffix(".md").read_text(encoding="utf-8")
     lines = [line for line in table.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1
-    assert "| dlib, C = 5 | 20.0 s | 0.50 | 200 MB | 0.0 |" in table
+    assert "| dlib, C = 5 | 20.0 s |  | 0.50 | 200 MB | 0.0 |" in table
 
 
 def test_the_part_model_stands_beside_the_quoted_figure(modules, stand_in, tmp_path, capsys):
@@ -271,8 +271,8 @@ def test_the_part_model_stands_beside_the_quoted_figure(modules, stand_in, tmp_p
     assert request["test"] is None
     assert request["settings"] == {"n_components": 1, "n_parts": 8}
     table = capsys.readouterr().out
-    assert "| visionkl | 10.0 s | 1.00 | 200 MB | robot," in table
-    assert "| FFLD2 (quoted) | 197 s | 0.05 | 1.20 GB |" in table
+    assert "| visionkl | 10.0 s |  | 1.00 | 200 MB | robot," in table
+    assert "| FFLD2 (quoted) | 197 s |  | 0.05 | 1.20 GB |" in table
     assert [row["name"] for row in rows_of(out)] == ["visionkl, robot"]  # what is quoted was not measured
 
 
@@ -290,14 +290,16 @@ def test_the_table_goes_on_where_it_was(modules, stand_in, sample, tmp_path, cap
     monkeypatch.setattr(modules.children, "watch", fail_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         modules.training.main(command)
-    assert [row["coding"] for row in rows_of(out)] == ["M = 1, D = 256", "M = 1, D = 512"]
+    assert [row["coding"] for row in rows_of(out)] == ["M = 4, D = 256", "dense"]
     assert modules.training.main(command) == 0
     rows = rows_of(out)
-    assert [row["bytes_a_cell"] for row in rows] == [1, 2, 2, 4, 4, 8, 128]
-    assert [request["settings"] for _, request in stand_in][-2:] == [
-        {"n_blocks": 4, "n_codewords": 512},
+    assert [row["bytes_a_cell"] for row in rows] == [4, 128, 2, 1, 8, 4, 2]
+    assert [request["settings"] for _, request in stand_in][1:3] == [
         {"n_blocks": 0},
+        {"n_blocks": 2, "n_codewords": 256},
     ]
+    given = [request["max_memory"] for _, request in stand_in]
+    assert [memory is not None for memory in given] == [row["coding"] == "dense" for row in rows]
     assert len(stand_in) == 7  # none was measured twice
     assert "is there already" in capsys.readouterr().err
 
