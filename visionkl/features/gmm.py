@@ -38,14 +38,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu.kmeans import find_words, learn_words
 from visionkl.backend.cpu.mixture import posteriors_into
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.core.rng import stream
+from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number
 
 #: Rows of a block: its features and posteriors fit into a core's own cache.
@@ -142,15 +141,12 @@ class Densities:
         features[:, -1] = 1
         return features
 
-    def posteriors(self, features: Floats, out: Floats, negligible: float = 0.0) -> tuple[Floats, int]:
-        """Write posteriors of features into `out`; return log-likelihoods, and how many are not zero.
-
-        Those below `negligible` times their row's largest are made zero.
-        """
+    def posteriors(self, features: Floats, out: Floats) -> Floats:
+        """Write the posteriors of features into `out`, and return the log-likelihoods."""
         np.matmul(features, self.matrix, out=out)
         log_likelihoods = np.empty(len(features), self.dtype)
-        n_left = posteriors_into(out, negligible, log_likelihoods)
-        return log_likelihoods, n_left
+        posteriors_into(out, log_likelihoods)
+        return log_likelihoods
 
     def room(self) -> tuple[Floats, Floats]:
         """Allocate memory for the features and the posteriors of a block."""
@@ -194,7 +190,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
     >>> X = np.concatenate([random.normal(-3, 1, (500, 2)), random.normal(3, 0.5, (500, 2))])
     >>> mixture = DiagonalGMM(2).fit(X)
     >>> np.sort(mixture.means_[:, 0]).round(0), np.sort(mixture.variances_[:, 0]).round(1)
-    (array([-3.,  3.]), array([0.2, 1. ]))
+    (array([-3.,  3.]), array([0.3, 1. ]))
     >>> mixture.predict_proba([[3.0, 3.0]]).max() > 0.99
     np.True_
     """
@@ -243,7 +239,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
                 "give more rows or a smaller 'n_components'."
             )
         learner = _Learner(rows, self.min_variance, self.n_jobs)
-        mixture = learner.start(self.n_components, stream(self._seed(), "mixture"))
+        mixture = learner.start(self.n_components, stream(seed_of(self.random_state), "mixture"))
         self._adopt(*learner.improve(mixture, self.max_iter, self.tol))
         return self
 
@@ -292,7 +288,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
             room, _ = densities.room()
             for block in _blocks(part):
                 features = densities.features(rows[block], room)
-                log_likelihoods[block], _ = densities.posteriors(features, posteriors[block])
+                log_likelihoods[block] = densities.posteriors(features, posteriors[block])
 
         run_tasks(compute, _parts(len(rows)), self.n_jobs)
         return log_likelihoods, posteriors
@@ -307,11 +303,6 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         self.log_likelihoods_ = np.array(log_likelihoods)
         self.n_iter_ = len(log_likelihoods)
         self.converged_ = converged
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
 
 
 class _Learner:
@@ -355,7 +346,7 @@ class _Learner:
             def assign(
                 features: Floats, block: slice, posteriors: Floats, densities: Densities = densities
             ) -> None:
-                log_likelihoods[block], _ = densities.posteriors(features, posteriors)
+                log_likelihoods[block] = densities.posteriors(features, posteriors)
 
             sums = _sums(self.rows, densities, assign, self.n_jobs)
             history.append(float(log_likelihoods.mean(dtype=np.float64)))

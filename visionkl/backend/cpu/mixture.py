@@ -1,7 +1,8 @@
-"""Posteriors of a Gaussian mixture and sums weighted by them: what EM and Fisher vectors spend their time on.
+"""Posteriors of a mixture: the one step of expectation–maximisation and Fisher vectors that BLAS cannot do.
 
-Both work on blocks of rows that stay in the nearest caches. The products around them are BLAS's; here is what
-BLAS cannot do: softmax in place, and sums over the few Gaussians that a row belongs to.
+It works in place on blocks of rows that stay in the nearest caches, and costs a quarter of the products around
+it. Leaving out small posteriors would make the sums over them cheaper than a product only where it shows in
+the result: with six Gaussians a row, those above 1e-4, Fisher vectors are off by 6e-4.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,45 +22,30 @@ _LEAST = np.float32(-87.0)  # below, powers leave float32's range
 
 
 @compiled
-def posteriors_into(logarithms, negligible, log_likelihoods):
+def posteriors_into(logarithms, log_likelihoods):
     """Turn logarithms of weighted densities into posteriors, in place.
 
     Parameters
     ----------
     logarithms : ndarray of float32 or float64, shape (n, n_components)
         Contiguous. Receives the posteriors: each row sums to 1.
-    negligible : float
-        Posteriors below this share of their row's largest become zero. What is left still sums to 1.
     log_likelihoods : ndarray of the same dtype, shape (n,)
         Receives the logarithm of each row's density.
-
-    Returns
-    -------
-    int
-        How many posteriors are not zero.
     """
     n, n_components = logarithms.shape
     one = log_likelihoods.dtype.type(1)
-    zero = one - one
-    least = log_likelihoods.dtype.type(negligible)
-    n_left = 0
     for i in range(n):
         row = logarithms[i]
         largest = _largest(row)
-        total = zero
-        left = 0
+        total = one - one
         for k in range(n_components):
             share = _exp(row[k] - largest)
-            share = share if share >= least else zero
-            left += int(share > zero)
             total += share
             row[k] = share
         log_likelihoods[i] = largest + np.log(total)
         factor = one / total
         for k in range(n_components):
             row[k] *= factor
-        n_left += left
-    return n_left
 
 
 @compiled
@@ -73,28 +59,6 @@ def _largest(row):
     for k in range(n // 4 * 4, n):
         a = max(a, row[k])
     return max(max(a, b), max(c, d))
-
-
-@compiled
-def add_weighted(posteriors, features, sums):
-    """Add to each Gaussian's sums the features of its rows, weighted; zero posteriors cost nearly nothing.
-
-    Parameters
-    ----------
-    posteriors : ndarray of float32, shape (n, n_components)
-    features : ndarray of float32, shape (n, n_features)
-    sums : ndarray of float32, shape (n_components, n_features)
-        All contiguous.
-    """
-    n, n_components = posteriors.shape
-    for i in range(n):
-        row = features[i]
-        for k in range(n_components):
-            weight = posteriors[i, k]
-            if weight != 0:
-                own = sums[k]
-                for j in range(row.shape[0]):
-                    own[j] += weight * row[j]
 
 
 def _exp(x):
