@@ -40,6 +40,8 @@ _DEFINED_IN = {
     # features
     "hog": "visionkl.features.hog",
     "feature_pyramid": "visionkl.features.pyramid",
+    "dense_sift": "visionkl.features.sift",
+    "DenseSIFT": "visionkl.features.sift",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
     # detection

@@ -1,1 +1,1 @@
-"""Features: HOG and its pyramid."""
+"""Features: HOG and its pyramid; local descriptors, such as dense SIFT."""
