@@ -66,6 +66,15 @@ def count_cells(grids: Grids) -> int:
     return sum(rows * cols for rows, cols in grids)
 
 
+def relative_places(
+    descriptors: LocalDescriptors,
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the positions and sizes that descriptors would have in a picture of 1 × 1."""
+    width, height = descriptors.image_size
+    positions = descriptors.positions / np.array([width, height], dtype=np.float32)
+    return positions, descriptors.sizes / np.float32((width * height) ** 0.5)
+
+
 def cell_numbers(descriptors: LocalDescriptors, grids: Grids) -> npt.NDArray[np.int64]:
     """Find the cell of each grid that each descriptor lies in: `(n, n_grids)`.
 
@@ -78,8 +87,7 @@ def cell_numbers(descriptors: LocalDescriptors, grids: Grids) -> npt.NDArray[np.
            [0, 2],
            [0, 4]])
     """
-    size = np.asarray(descriptors.image_size, dtype=np.float64)
-    x, y = (descriptors.positions / size).T
+    x, y = relative_places(descriptors)[0].T
     numbers = np.empty((len(descriptors), len(grids)), np.int64)
     first = 0
     for grid, (rows, cols) in enumerate(grids):

@@ -25,7 +25,7 @@ from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, ModelFileError, UsageError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number, parameter_error
-from visionkl.features.cells import check_cells
+from visionkl.features.cells import check_cells, relative_places
 from visionkl.features.local import Extractor, LocalDescriptors
 from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest
 
@@ -219,11 +219,8 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 found = found[np.sort(random.choice(len(found), quota, replace=False))]
             if not np.isfinite(found.values).all():
                 raise _not_finite(pictures[number].name)
-            width, height = found.image_size
-            positions = found.positions / np.float32([width, height])
-            sizes = found.sizes / np.float32(np.sqrt(width * height))
             # A copy: a view would keep all descriptors of the picture.
-            return LocalDescriptors(np.array(found.values), positions, sizes, (1, 1))
+            return LocalDescriptors(np.array(found.values), *relative_places(found), (1, 1))
 
         taken = [found for found in run_tasks(take, chosen.tolist(), self.n_jobs) if len(found)]
         if not taken:
@@ -260,10 +257,11 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             return np.zeros(self._n_features_out, np.float32)
         if descriptors.values.shape[1] != self.n_descriptor_values_:
             raise DataError(
-                f"{name}: the descriptors have {descriptors.values.shape[1]} values, but {self._owner} learned "
-                f"from descriptors of {self.n_descriptor_values_}."
+                f"{name}: the descriptors have {descriptors.values.shape[1]} values, but {self._owner} "
+                f"learned from descriptors of {self.n_descriptor_values_}."
             )
-        vector = self._encode(descriptors)
+        with np.errstate(invalid="ignore", over="ignore"):  # which the vector tells
+            vector = self._encode(descriptors)
         if not np.isfinite(vector).all():
             raise _not_finite(name)
         return vector
@@ -290,10 +288,10 @@ def _description(extractor: Extractor, owner: str) -> list[str]:
     kind = type(extractor)
     if not isinstance(extractor, BaseEstimator):
         raise UsageError(
-            f"{owner}: vectors are cached by the settings of their descriptors, and a {kind.__name__} does not "
-            "tell its settings; derive it from scikit-learn's BaseEstimator, or leave 'cache' out."
+            f"{owner}: vectors are cached by the settings of their descriptors, and a {kind.__name__} does "
+            "not tell its settings; derive it from scikit-learn's BaseEstimator, or leave 'cache' out."
         )
-    settings = sorted(extractor.get_params().items())
+    settings = sorted(item for item in extractor.get_params().items() if item[0] != "n_jobs")
     return [f"{kind.__module__}.{kind.__qualname__}", *(f"{name}={value!r}" for name, value in settings)]
 
 

@@ -44,19 +44,16 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.decomposition import PCA
 
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, parameter_error
-from visionkl.features.cells import count_cells, regions
+from visionkl.features.cells import count_cells, regions, relative_places
 from visionkl.features.encoder import PictureEncoder
 from visionkl.features.gmm import BLOCK_ROWS, Densities, DiagonalGMM, Mixture
 from visionkl.features.local import LocalDescriptors
 
 # Descriptors to learn from, for each Gaussian.
 _SAMPLES_A_COMPONENT = 1000
-# x, y and logarithm of the size.
-_N_PLACES = 3
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -177,18 +174,20 @@ class FisherVector(PictureEncoder):
                 f"needed for {self.n_components} Gaussians on {self.n_pca or length} principal components; "
                 "give more or larger pictures, or smaller 'n_components' and 'n_pca'."
             )
+        mean, components, variances = _principal_components(sample.values, self.n_pca or length)
+        if self.whiten:
+            # Without variance there is nothing to scale.
+            components /= np.sqrt(np.where(variances > 1e-12 * variances[0], variances, np.inf))[:, None]
         values = sample.values.astype(np.float32, copy=False)
-        pca = PCA(self.n_pca, whiten=self.whiten, svd_solver="covariance_eigh").fit(values)
-        rows = pca.transform(values).astype(np.float32, copy=False)
+        rows = values @ components.T.astype(np.float32)
+        rows -= (components @ mean).astype(np.float32)
         place_scale = float(rows.std(dtype=np.float64)) or 1.0
         if self.augment == "position":
             rows = np.concatenate([rows, np.float32(place_scale) * _places(sample)], axis=1)
         mixture = DiagonalGMM(self.n_components, random_state=seed, n_jobs=self.n_jobs).fit(rows)
-        scales = np.sqrt(pca.explained_variance_) if self.whiten else np.ones(len(pca.components_))
         return {
-            "mean": pca.mean_.astype(np.float64),
-            # Without variance there is nothing to scale.
-            "components": pca.components_ / np.where(scales > 0, scales, np.inf)[:, None],
+            "mean": mean,
+            "components": components,
             "place_scale": np.array([place_scale]),
             "weights": mixture.weights_,
             "means": mixture.means_,
@@ -255,6 +254,19 @@ class FisherVector(PictureEncoder):
             scaled[:, n_pca:] = _places(block) * self._place_factors - self._place_offset
 
 
+def _principal_components(
+    values: npt.NDArray[Any], n: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the mean of rows, the directions in which they vary most, and their variances there."""
+    mean = values.mean(axis=0, dtype=np.float64)
+    covariance = np.zeros((len(mean), len(mean)))
+    for start in range(0, len(values), BLOCK_ROWS):
+        block = values[start : start + BLOCK_ROWS] - mean
+        covariance += block.T @ block
+    variances, directions = np.linalg.eigh(covariance / max(len(values) - 1, 1))
+    return mean, directions.T[::-1][:n].copy(), variances[::-1][:n]
+
+
 def fisher_gradients(
     sums: npt.NDArray[np.float64], mixture: Mixture, densities: Densities
 ) -> npt.NDArray[np.float64]:
@@ -305,9 +317,6 @@ def _divide(vectors: FloatArray, norms: Any) -> None:
 
 def _places(descriptors: LocalDescriptors) -> FloatArray:
     """Return places relative to the picture's middle, and logarithms of relative sizes: `(n, 3)`."""
-    width, height = descriptors.image_size
-    places = np.empty((len(descriptors), _N_PLACES), np.float32)
-    places[:, :2] = descriptors.positions / np.float32([width, height]) - np.float32(0.5)
-    least = np.float32(1e-6)  # a size of zero has no logarithm
-    places[:, 2] = np.log(np.maximum(descriptors.sizes / np.float32(np.sqrt(width * height)), least))
-    return places
+    positions, sizes = relative_places(descriptors)
+    # A size of zero has no logarithm.
+    return np.column_stack([positions - np.float32(0.5), np.log(np.maximum(sizes, np.float32(1e-6)))])

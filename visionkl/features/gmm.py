@@ -113,7 +113,7 @@ class Densities:
         self.centre, self.scale = scaling or mixture.moments()
         self.means = (mixture.means - self.centre) / self.scale
         self.variances = mixture.variances / self.scale**2
-        n_components, self.size = mixture.means.shape
+        self.size = mixture.means.shape[1]
         self.n_features = 2 * self.size + 1
         constants = np.log(mixture.weights) - np.log(2 * np.pi * mixture.variances).sum(axis=1) / 2
         constants -= (self.means**2 / self.variances).sum(axis=1) / 2

@@ -48,7 +48,7 @@ class Picture:
     """
 
     def __init__(self, item: Any, name: str) -> None:
-        self.item = item.path if isinstance(item, Example) else item
+        self.item: Any = item.path if isinstance(item, Example) else item
         self.is_file = isinstance(self.item, str | os.PathLike)
         self.name = str(self.item) if self.is_file else name
 

@@ -1,8 +1,8 @@
 """Posteriors of a mixture: the one step of expectation–maximisation and Fisher vectors that BLAS cannot do.
 
-It works in place on blocks of rows that stay in the nearest caches, and costs a quarter of the products around
-it. Leaving out small posteriors would make the sums over them cheaper than a product only where it shows in
-the result: with six Gaussians a row, those above 1e-4, Fisher vectors are off by 6e-4.
+It works in place on blocks of rows that stay in the nearest caches, and takes about a quarter of the time of
+one of the products around it. Leaving out small posteriors would make the sums over them cheaper than a
+product only where it shows in the result: with those above 1e-4, six a row, Fisher vectors are off by 6e-4.
 """
 
 # mypy: disable-error-code="no-untyped-def"
