@@ -62,6 +62,56 @@ def opencv_nms(boxes: np.ndarray, scores: np.ndarray, overlap: float) -> float:
     return _seconds(lambda: cv2.dnn.NMSBoxes(corner_and_size, scores, 0.0, overlap))
 
 
+def opencv_sift(grey: np.ndarray, positions: np.ndarray, sizes: np.ndarray, threads: int) -> float:
+    """Compute OpenCV's SIFT at given places, upright, smoothed as ours are: one call for each size."""
+    calls = []
+    for size in np.unique(sizes):
+        edge = float(size) / 4  # of a bin
+        places = positions[sizes == size] - 0.5
+        keypoints = [cv2.KeyPoint(float(x), float(y), edge / 1.5, 0, 0, 0) for x, y in places]
+        calls.append((cv2.SIFT_create(sigma=edge / 6), keypoints))
+    return _seconds(lambda: [detector.compute(grey, keypoints) for detector, keypoints in calls])
+
+
+def vlfeat_sift(grey: np.ndarray, bin_sizes: list[int], step: int) -> float:
+    """Compute VLFeat's dense SIFT with the flat window, smoothed as ours are."""
+    library = _vlfeat()
+    picture = np.ascontiguousarray(grey, np.float32)
+    smoothed = np.empty_like(picture)
+    rows, cols = picture.shape
+
+    def describe(bin_size: int) -> None:
+        sigma = max((bin_size / 6) ** 2 - 0.25, 1e-6) ** 0.5
+        library.vl_imsmooth_f(smoothed.ctypes.data, cols, picture.ctypes.data, cols, rows, cols, sigma, sigma)
+        dsift = library.vl_dsift_new_basic(cols, rows, step, bin_size)
+        dsift.contents.use_flat_window = 1
+        library.vl_dsift_process(dsift, smoothed.ctypes.data)
+        library.vl_dsift_delete(dsift)
+
+    return _seconds(lambda: [describe(bin_size) for bin_size in bin_sizes])
+
+
+class _DsiftFilter(ctypes.Structure):
+    """The beginning of VLFeat's VlDsiftFilter: 13 sizes, and whether the window is flat."""
+
+    _fields_ = (("sizes", ctypes.c_int * 13), ("use_flat_window", ctypes.c_int))
+
+
+@functools.cache
+def _vlfeat() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libvl.so.1")
+    except OSError:
+        raise RuntimeError("libvl.so.1 is not here (Debian: sudo apt-get install libvlfeat1)") from None
+    pointer, size, real = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_double
+    library.vl_get_version_string.restype = ctypes.c_char_p
+    library.vl_imsmooth_f.argtypes = [pointer, size, pointer, size, size, size, real, real]
+    library.vl_dsift_new_basic.restype = ctypes.POINTER(_DsiftFilter)
+    library.vl_dsift_process.argtypes = [ctypes.POINTER(_DsiftFilter), pointer]
+    library.vl_dsift_delete.argtypes = [ctypes.POINTER(_DsiftFilter)]
+    return library
+
+
 def faiss_learn(rows: np.ndarray, n_blocks: int, threads: int, save: str) -> float:
     """Learn 256 codewords for each block with faiss, as it does by default, and save them."""
     faiss = _faiss(threads)
@@ -93,6 +143,8 @@ def version_for(function: str) -> str:
     """Say which version of a peer a function uses; complains if that peer cannot run."""
     if function.startswith("faiss"):
         return str(_faiss(1).__version__)
+    if function.startswith("vlfeat"):
+        return _vlfeat().vl_get_version_string().decode()
     if function.startswith("dlib"):
         return _fhog_library().dlib_version().decode()
     return cv2.__version__ if function.startswith("opencv") else skimage.__version__
@@ -111,7 +163,17 @@ def _array(path: str) -> np.ndarray:
 
 def main() -> None:
     """Answer requests until the input ends."""
-    peers = (dlib_pyramid, skimage_hog, opencv_hog, opencv_nms, faiss_learn, faiss_encode, version_for)
+    peers = (
+        dlib_pyramid,
+        skimage_hog,
+        opencv_hog,
+        opencv_nms,
+        opencv_sift,
+        vlfeat_sift,
+        faiss_learn,
+        faiss_encode,
+        version_for,
+    )
     functions = {peer.__name__: peer for peer in peers}
     for line in sys.stdin:
         request = json.loads(line)

@@ -37,22 +37,22 @@ otherwise. The contrast is the weighted mean of the gradients' lengths in the sq
 white is 1. Every channel has its own: in a grey picture, descriptors of colour are zero.
 
 `normalisation="root"` divides by the sum instead of the length in the end and takes roots: vectors of length
-1 again, whose products are Hellinger's kernel. Fisher vectors and words like that better. As uint8 a number
-`v` is kept as `min(512 v, 255)`, rounded.
+1 again, whose products are Hellinger's kernel; the usual choice for Fisher vectors. As uint8 a number `v` is
+kept as `min(512 v, 255)`, rounded.
 
 Implementation
 --------------
 `window="gaussian"` is the definition, without approximation. `window="flat"` lets all pixels of a bin count
 alike for the distance from the centre, by the bin's average; then bins of neighbouring places are the same
-sums, and it is faster: by a third at steps of 3 pixels, by half at less.
+sums, and it is faster: 1.3 times at a step of 3 pixels, 1.6 times at a step of 1 or 2.
 
 The numbers do not depend on `n_jobs`, and a picture is worked on in bands, so memory is that of the result
 and some megabytes for each thread.
 
-OpenCV's SIFT at the same places is that of `window="gaussian"`, but for rounding to whole numbers and less
-exact arc tangents: their correlation is 0.9999, and 0.997 with `window="flat"`. Its y axis points up:
-direction `o` is its `(8 - o) % 8`. Keypoints need the size `bin_size / 1.5`, the angle 0 and the octave 0,
-and `SIFT_create` the sigma `bin_size / 6`.
+OpenCV's SIFT at the same places is that of `window="gaussian"`, with a correlation above 0.9999 (above 0.99
+with `window="flat"`). It rounds to whole numbers, has less exact arc tangents, leaves out the outermost
+pixels of the picture, and its y axis points up: direction `o` is its `(8 - o) % 8`. Keypoints need the size
+`bin_size / 1.5`, the angle 0 and the octave 0, and `SIFT_create` the sigma `bin_size / 6`.
 
 VLFeat's dense SIFT has this order of numbers, and the correlation with it is 0.9999 for either window. It
 repeats the gradients of the border outside the picture, and its flat window weighs bins a little differently.
@@ -86,7 +86,7 @@ _WINDOW = 2.0
 # Blur of a picture as it comes, in pixels.
 _BLUR = 0.5
 # A band is so many pixels high, or so many bins: bands overlap by 5 bins.
-_BAND_PIXELS = 128
+_BAND_PIXELS = 192
 _BAND_BINS = 8
 
 # Mirroring swaps columns of bins, and sends direction o to 4 - o (modulo 8).
@@ -333,8 +333,8 @@ def _opponent(r: Floats, g: Floats, b: Floats) -> list[Floats]:
 
 def _hue(r: Floats, g: Floats, b: Floats) -> list[Floats]:
     largest = np.maximum(np.maximum(r, g), b)
-    scale = np.divide(255, largest, out=np.zeros_like(largest), where=largest > 0)
-    return [_grey(r, g, b), scale * (r - (g + b) / 2), scale * np.float32(0.75**0.5) * (g - b)]
+    scale: Floats = np.divide(255, largest, out=np.zeros_like(largest), where=largest > 0)
+    return [_grey(r, g, b), scale * (r - np.float32(0.5) * (g + b)), scale * (g - b) * np.float32(0.75**0.5)]
 
 
 #: What is described, of red, green and blue.

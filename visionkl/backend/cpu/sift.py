@@ -8,9 +8,12 @@ needs is a layout in which the numbers to be added lie in stretches:
   are wanted. So the columns that one tap of a kernel meets, one for each place, are neighbours, and no sum is
   made where none is wanted.
 
-Sums are made afresh everywhere instead of being carried along from pixel to pixel: what a picture is cut into
-does not change the last bit, and where there are no gradients the sums are exactly zero.
+Sums are made afresh everywhere instead of being carried along from pixel to pixel: it does not matter where a
+picture is cut into bands, and where there are no gradients the sums are exactly zero.
 """
+
+# Numba gives intrinsics a typing context that their callers do not see.
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 from math import gcd
 from typing import Any
@@ -125,10 +128,11 @@ def _filled_up(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 @compiled
-def _weighted_sum(source, start, offsets, weights, target, at, length):  # type: ignore[no-untyped-def]
-    # target[at + i] = sum over t of weights[t] * source[start + offsets[t] + i]
+def _weighted_sum(source, start, offsets, weights, target, at, length):
+    # target[at + i] = sum over t of weights[t] * source[start + offsets[t] + i], four taps at once: so the
+    # target is read and written less often.
     result = piece(target, at, length)
-    for t in range(0, len(offsets), 4):
+    for t in range(0, len(offsets), _TAPS_AT_ONCE):
         a, b = piece(source, start + offsets[t], length), piece(source, start + offsets[t + 1], length)
         c, d = piece(source, start + offsets[t + 2], length), piece(source, start + offsets[t + 3], length)
         wa, wb, wc, wd = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
@@ -141,7 +145,7 @@ def _weighted_sum(source, start, offsets, weights, target, at, length):  # type:
 
 
 @compiled
-def _smooth_into(plane, taps, n_taps, top, smoothed):  # type: ignore[no-untyped-def]
+def _smooth_into(plane, taps, n_taps, top, smoothed):
     # Row r of `smoothed` is row top + r of the picture, whose border pixels are repeated outside.
     rows, cols = plane.shape
     radius = n_taps // 2
@@ -160,7 +164,7 @@ def _smooth_into(plane, taps, n_taps, top, smoothed):  # type: ignore[no-untyped
 
 
 @compiled
-def _vote_into(smoothed, rows, top, left, slots, votes):  # type: ignore[no-untyped-def]
+def _vote_into(smoothed, rows, top, left, slots, votes):
     # Pixels outside the picture do not vote.
     cols = smoothed.shape[1]
     dx, dy = np.empty(cols, np.float32), np.empty(cols, np.float32)
@@ -182,7 +186,7 @@ def _vote_into(smoothed, rows, top, left, slots, votes):  # type: ignore[no-unty
 
 
 @compiled
-def _differences(three_rows, has_above, has_below, dx, dy):  # type: ignore[no-untyped-def]
+def _differences(three_rows, has_above, has_below, dx, dy):
     # Half the difference of the neighbours; on the border the difference to the one neighbour.
     cols = len(dx)
     half = np.float32(0.5)
@@ -200,7 +204,7 @@ def _differences(three_rows, has_above, has_below, dx, dy):  # type: ignore[no-u
 
 
 @compiled
-def _share(dx, dy, on_axis, on_diagonal, axis, diagonal):  # type: ignore[no-untyped-def]
+def _share(dx, dy, on_axis, on_diagonal, axis, diagonal):
     # Between two of the eight orientations, an even and an odd one, a gradient is shared linearly by its
     # angle from the even one, which is at most 45 degrees: 4 / pi times the arc tangent, off by 2e-6 at most.
     for x in range(len(dx)):
@@ -226,7 +230,7 @@ def _share(dx, dy, on_axis, on_diagonal, axis, diagonal):  # type: ignore[no-unt
 
 
 @compiled
-def _sum_everywhere(votes, taps, rows, cols, spacing, sums):  # type: ignore[no-untyped-def]
+def _sum_everywhere(votes, taps, rows, cols, spacing, sums):
     row_length, length = votes.shape[1], sums.shape[1]
     summed = np.empty(row_length, np.float32)
     for m in range(len(sums)):
@@ -235,7 +239,7 @@ def _sum_everywhere(votes, taps, rows, cols, spacing, sums):  # type: ignore[no-
 
 
 @compiled
-def _sum_each_bin(votes, taps, rows, cols, bin_size, step, sums):  # type: ignore[no-untyped-def]
+def _sum_each_bin(votes, taps, rows, cols, bin_size, step, sums):
     row_length, length = votes.shape[1], sums.shape[1] // N_BINS**2
     summed = np.empty(row_length, np.float32)
     for i in range(len(sums)):
@@ -248,9 +252,7 @@ def _sum_each_bin(votes, taps, rows, cols, bin_size, step, sums):  # type: ignor
 
 
 @compiled
-def _normalise_into(  # type: ignore[no-untyped-def]
-    sums, starts, stride, counts, weights, threshold, root, finish, values, at, channel
-):
+def _normalise_into(sums, starts, stride, counts, weights, threshold, root, finish, values, at, channel):
     # Bin b of the descriptor in row i and column k is at starts[b] + i * stride[0] + k * stride[1].
     n_cols, n_rows = counts
     buffer = np.empty(LENGTH, np.float32)
@@ -267,7 +269,7 @@ def _normalise_into(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _normalise(buffer, threshold, root, finish, descriptor):  # type: ignore[no-untyped-def]
+def _normalise(buffer, threshold, root, finish, descriptor):
     total, squares = np.float32(0), np.float32(0)
     for j in range(LENGTH):
         total += buffer[j]
