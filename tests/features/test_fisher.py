@@ -80,6 +80,16 @@ def test_the_formula(training, options):
     np.testing.assert_allclose(model.encode(descriptors), expected, rtol=1e-3, atol=2e-5)
 
 
+def test_plain_areas_do_not_spoil_the_numbers():
+    pictures = [random_descriptors(seed=seed) for seed in range(4)]
+    for descriptors in pictures:
+        descriptors.values[:] += 20
+        descriptors.values[::4] = 0  # what SIFT says where there is nothing to see
+    model = fitted(pictures, power=1, norm="none")
+    expected = slow_fisher(model.mixture_, rows_of(model, pictures[0])).ravel()
+    np.testing.assert_allclose(model.encode(pictures[0]), expected, atol=1e-3)
+
+
 def test_it_is_the_gradient_scaled_by_the_information(training):
     model = fitted(training, power=1, norm="none")
     descriptors = random_descriptors(seed=9)

@@ -16,7 +16,8 @@ Implementation
 - Features are first centred and scaled to unit variance: their squares then lose little to rounding, and
   scales do not matter.
 - Rows go through in blocks that stay in the cache; nothing of the size of all rows is made. Products are in
-  the rows' precision (float32 or float64), their sums over blocks in float64. In float32 the mean
+  the rows' precision (float32 or float64), their sums over blocks in float64. Where few posteriors count, as
+  with many features, float32 sums are made over those above 1e-7 alone. In float32 the mean
   log-likelihood is right to about 1e-5 of its size; where Gaussians are a thousand times narrower than the
   data, take float64.
 - Learning starts from k-means on some of the rows: shares, means and variances of its clusters.
@@ -41,7 +42,8 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu.kmeans import find_words, learn_words
-from visionkl.backend.cpu.mixture import posteriors_into
+from visionkl.backend.cpu.mixture import add_relevant, posteriors_into
+from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.rng import seed_of, stream
@@ -56,13 +58,16 @@ _MOST_TASKS = 64
 _START_ROWS_A_COMPONENT = 256
 _START_PASSES = 20
 _MOST_COMPONENTS = 65536
+# Sums over posteriors are a product of matrices where more than this share of them counts.
+_MANY = 1 / 8
 # A Gaussian with less than this share of one row has died.
 _DEAD = 0.1
 
 Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]
-# Writes the posteriors of a block's rows, given their features and where they stand among all rows.
-Assign = Callable[[Floats, slice, Floats], None]
+# Writes the posteriors of a block's rows, given their features and where they stand among all rows; returns
+# how many of them are not negligible.
+Assign = Callable[[Floats, slice, Floats], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +146,12 @@ class Densities:
         features[:, -1] = 1
         return features
 
-    def posteriors(self, features: Floats, out: Floats) -> Floats:
-        """Write the posteriors of features into `out`, and return the log-likelihoods."""
+    def posteriors(self, features: Floats, out: Floats) -> tuple[Floats, int]:
+        """Write the posteriors of features into `out`; return log-likelihoods, and how many count."""
         np.matmul(features, self.matrix, out=out)
         log_likelihoods = np.empty(len(features), self.dtype)
-        posteriors_into(out, log_likelihoods)
-        return log_likelihoods
+        n_relevant = posteriors_into(out, log_likelihoods)
+        return log_likelihoods, n_relevant
 
     def room(self) -> tuple[Floats, Floats]:
         """Allocate memory for the features and the posteriors of a block."""
@@ -288,7 +293,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
             room, _ = densities.room()
             for block in _blocks(part):
                 features = densities.features(rows[block], room)
-                log_likelihoods[block] = densities.posteriors(features, posteriors[block])
+                log_likelihoods[block], _ = densities.posteriors(features, posteriors[block])
 
         run_tasks(compute, _parts(len(rows)), self.n_jobs)
         return log_likelihoods, posteriors
@@ -326,9 +331,10 @@ class _Learner:
         codes = np.empty(len(rows), np.uint16)
         find_words(points, words, codes, self.n_jobs)
 
-        def assign(features: Floats, block: slice, posteriors: Floats) -> None:
+        def assign(features: Floats, block: slice, posteriors: Floats) -> int:
             posteriors[:] = 0
             posteriors[np.arange(len(features)), codes[block]] = 1
+            return len(features)
 
         whole = Mixture(np.ones(n_components) / n_components, np.tile(centre, (n_components, 1)),
                         np.tile(scale**2, (n_components, 1)))  # fmt: skip
@@ -345,8 +351,9 @@ class _Learner:
 
             def assign(
                 features: Floats, block: slice, posteriors: Floats, densities: Densities = densities
-            ) -> None:
-                log_likelihoods[block] = densities.posteriors(features, posteriors)
+            ) -> int:
+                log_likelihoods[block], n_relevant = densities.posteriors(features, posteriors)
+                return n_relevant
 
             sums = _sums(self.rows, densities, assign, self.n_jobs)
             history.append(float(log_likelihoods.mean(dtype=np.float64)))
@@ -383,6 +390,26 @@ def _moments(rows: Floats) -> tuple[Doubles, Doubles]:
     return centre, np.where(varies, scale, scale.max(initial=0, where=varies) or 1.0)
 
 
+def add_sums(posteriors: Floats, features: Floats, n_relevant: int, total: Doubles) -> None:
+    """Add to `total` the sums of a block's features, weighted by posteriors.
+
+    Parameters
+    ----------
+    posteriors : ndarray, shape (n, n_components)
+    features : ndarray, shape (n, n_features)
+    n_relevant : int
+        How many posteriors are not negligible. In float32, where they are few, only those count.
+    total : ndarray of float64, shape (n_components, n_features)
+    """
+    if features.dtype == np.float32 and n_relevant < _MANY * posteriors.size:
+        sums = scratch("mixture sums", total.shape, np.float32)
+        sums[:] = 0
+        add_relevant(posteriors, features, sums)
+        total += sums
+    else:
+        total += posteriors.T @ features
+
+
 def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None) -> Doubles:
     """Sum features over rows, weighted by posteriors: `(n_components, n_features)`."""
 
@@ -392,8 +419,7 @@ def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None
         for block in _blocks(part):
             features = densities.features(rows[block], feature_room)
             posteriors = posterior_room[: len(features)]
-            assign(features, block, posteriors)
-            total += posteriors.T @ features
+            add_sums(posteriors, features, assign(features, block, posteriors), total)
         return total
 
     return np.sum(run_tasks(add_up, _parts(len(rows)), n_jobs), axis=0)

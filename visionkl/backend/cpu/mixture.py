@@ -1,17 +1,22 @@
-"""Posteriors of a mixture: the one step of expectation–maximisation and Fisher vectors that BLAS cannot do.
+"""Posteriors of a mixture, and sums weighted by them: what BLAS cannot do, or not as fast.
 
-It works in place on blocks of rows that stay in the nearest caches, and takes about a quarter of the time of
-one of the products around it. Leaving out small posteriors would make the sums over them cheaper than a
-product only where it shows in the result: with those above 1e-4, six a row, Fisher vectors are off by 6e-4.
+It is done on blocks of rows that stay in the nearest caches. Of the posteriors of a row hardly any count
+where there are many features: of 256 Gaussians on 80 components of SIFT six to two dozen, and the rest vanish
+beside 1. Sums over those alone take less than half the time of a product of matrices.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# Numba gives intrinsics a typing context that their callers do not see.
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 import numpy as np
 from numba import types
 from numba.extending import overload
 
 from visionkl.backend.cpu.jit import LICENCES, compiled
+from visionkl.backend.cpu.simd import piece
+
+# Posteriors below float32's last digit of 1.
+_NEGLIGIBLE = 1e-7
 
 # Coefficients of 2**f for |f| ≤ 1/2; with them `_exp` is within 1e-6 of the exponential for -20 ≤ x ≤ 0.
 _LOG2_E = np.float32(1.4426950408889634)
@@ -31,21 +36,62 @@ def posteriors_into(logarithms, log_likelihoods):
         Contiguous. Receives the posteriors: each row sums to 1.
     log_likelihoods : ndarray of the same dtype, shape (n,)
         Receives the logarithm of each row's density.
+
+    Returns
+    -------
+    int
+        How many posteriors are not negligible.
     """
     n, n_components = logarithms.shape
     one = log_likelihoods.dtype.type(1)
+    zero = one - one
+    least = log_likelihoods.dtype.type(_NEGLIGIBLE)
+    n_relevant = 0
     for i in range(n):
-        row = logarithms[i]
+        row = piece(logarithms, i * n_components, n_components)
         largest = _largest(row)
-        total = one - one
+        total = zero
         for k in range(n_components):
             share = _exp(row[k] - largest)
             total += share
             row[k] = share
         log_likelihoods[i] = largest + np.log(total)
         factor = one / total
+        relevant = zero  # a number of the same size as posteriors keeps the loop in step
         for k in range(n_components):
             row[k] *= factor
+            relevant += one if row[k] > least else zero
+        n_relevant += int(relevant)
+    return n_relevant
+
+
+@compiled
+def add_relevant(posteriors, features, sums):
+    """Add the features of rows to the sums of Gaussians, weighted by posteriors that are not negligible.
+
+    Parameters
+    ----------
+    posteriors : ndarray of float32, shape (n, n_components)
+    features : ndarray of float32, shape (n, n_features)
+    sums : ndarray of float32, shape (n_components, n_features)
+        All contiguous.
+    """
+    n, n_components = posteriors.shape
+    n_features = features.shape[1]
+    chosen = np.empty(n_components + 1, np.int64)
+    least = np.float32(_NEGLIGIBLE)
+    for i in range(n):
+        weights = piece(posteriors, i * n_components, n_components)
+        n_chosen = 0
+        for k in range(n_components):  # without a branch that could be guessed wrong
+            chosen[n_chosen] = k
+            n_chosen += int(weights[k] > least)
+        row = piece(features, i * n_features, n_features)
+        for number in range(n_chosen):
+            k = chosen[number]
+            weight, own = weights[k], piece(sums, k * n_features, n_features)
+            for j in range(n_features):
+                own[j] += weight * row[j]
 
 
 @compiled
