@@ -36,10 +36,11 @@ def descriptors(picture: npt.NDArray[np.uint8]) -> LocalDescriptors:
 @cache
 def _descriptors(picture: bytes, shape: tuple[int, ...]) -> LocalDescriptors:
     found = dense_sift(np.frombuffer(picture, np.uint8).reshape(shape))
+    found = found[found.values.any(axis=1)]  # equal rows would need a floor for variances, and those differ
     found = found[np.sort(stream(0, "rows").choice(len(found), N_ROWS, replace=False))]
     centred = found.values - found.values.mean(axis=0)
     directions = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :SIZE]
-    values = np.ascontiguousarray(centred @ directions, np.float32)
+    values = np.ascontiguousarray(100 * centred @ directions, np.float32)
     return LocalDescriptors(values, found.positions, found.sizes, found.image_size)
 
 
@@ -77,7 +78,7 @@ def fisher(setting: Setting) -> Iterator[Contestant]:
 )
 def mixtures(setting: Setting) -> Iterator[Contestant]:
     rows = descriptors(setting.picture).values
-    learner = _Learner(rows, 0.01, setting.threads)
+    learner = _Learner(rows, 1e-6, setting.threads)
     start = learner.start(N_COMPONENTS, stream(0, "start"))
     arrays = {"rows": rows, "weights": start.weights, "means": start.means, "variances": start.variances}
 

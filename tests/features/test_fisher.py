@@ -13,6 +13,7 @@ from sklearn.svm import SVC
 
 from tests.features.local_patches import Patches, random_descriptors, random_pictures
 from visionkl.core.errors import DataError, ModelFileError, UsageError
+from visionkl.features import gmm
 from visionkl.features.fisher import FisherVector
 from visionkl.features.gmm import Mixture
 from visionkl.features.local import LocalDescriptors
@@ -78,6 +79,22 @@ def test_the_formula(training, options):
     descriptors = random_descriptors(seed=9)
     expected = slow_fisher(model.mixture_, rows_of(model, descriptors)).ravel()
     np.testing.assert_allclose(model.encode(descriptors), expected, rtol=1e-3, atol=2e-5)
+
+
+def test_the_formula_where_few_gaussians_count(monkeypatch):
+    random = np.random.default_rng(0)
+    centres = 8 * random.normal(size=(24, 6))
+    pictures = [random_descriptors(seed=seed) for seed in range(4)]
+    for descriptors in pictures:
+        descriptors.values[:] = centres[random.integers(24, size=300)] + random.normal(size=(300, 6))
+    model = fitted(pictures, n_components=24, power=1, norm="none")
+    expected = slow_fisher(model.mixture_, rows_of(model, pictures[0])).ravel()
+    sparse = model.encode(pictures[0])
+    np.testing.assert_allclose(sparse, expected, atol=1e-3)
+    monkeypatch.setattr(gmm, "_MANY", 0)  # by products of matrices alone
+    dense = model.encode(pictures[0])
+    assert not np.array_equal(sparse, dense)
+    np.testing.assert_allclose(sparse, dense, atol=2e-4)
 
 
 def test_plain_areas_do_not_spoil_the_numbers():
