@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -39,6 +40,20 @@ def test_an_error_ends_the_work(n_jobs):
 
 def test_tasks_may_run_tasks():
     assert run_tasks(lambda n: sum(run_tasks(abs, range(n), 1)), [3, 4, 5], n_jobs=2) == [3, 6, 10]
+
+
+def test_tasks_of_tasks_let_their_results_go():
+    both = threading.Barrier(2)
+    kept = []
+
+    def work(n):
+        arrays = run_tasks(lambda m: np.full(m, n), [3, 4], n_jobs=2)
+        kept.append(weakref.ref(arrays[0]))
+        del arrays
+        both.wait(timeout=10)  # all threads are busy: helpers of the tasks' tasks wait for one
+        return sum(array() is not None for array in kept)
+
+    assert run_tasks(work, [1, 2], n_jobs=2) == [0, 0]
 
 
 def test_the_number_of_threads_is_what_is_asked_for():

@@ -68,11 +68,12 @@ def _share(function: Callable[[Task], Result], tasks: list[Task], n_threads: int
     """Let this thread and others draw tasks from one line: handing each over by itself takes longer."""
     results: dict[int, Result] = {}
     line = iter(enumerate(tasks))
+    work = [function]
 
     def draw() -> None:
         try:
             for number, task in line:
-                results[number] = function(task)
+                results[number] = work[0](task)
         except BaseException:
             for _ in line:  # nobody needs to go on
                 pass
@@ -85,9 +86,12 @@ def _share(function: Callable[[Task], Result], tasks: list[Task], n_threads: int
         # One that has not begun, because all are busy, has nothing left to do.
         busy = [helper for helper in helpers if not helper.cancel()]
         wait(busy)
+        # The pool keeps it, though, until a thread is free, which may be long where tasks have tasks: it must
+        # not keep what they worked on, nor, below, their results.
+        work.clear()
     for helper in busy:
         helper.result()
-    return [results[number] for number in range(len(tasks))]
+    return [results.pop(number) for number in range(len(tasks))]
 
 
 @cache
