@@ -177,27 +177,19 @@ class CodedRows:
     ) -> None:
         check_number("CodedRows", "n_codewords", n_codewords, low=1, high=1 << 16, integer=True)
         given = np.asarray(codes)
-        if given.dtype not in (np.uint8, np.uint16):
-            raise DataError(f"Codes must be uint8 or uint16, not {given.dtype}.")
-        _check_shape(given.shape if not samples_last else given.shape[::-1])
+        check_codes(given.T if samples_last else given, n_codewords)
         self.codes = np.ascontiguousarray(given if samples_last else given.T)
         self.n_codewords = n_codewords
         self.n_blocks, self.n_rows = self.codes.shape
         self.dim = self.n_blocks * n_codewords
         self.n_jobs = n_jobs
-        largest = int(self.codes.max())
-        if largest >= n_codewords:
-            raise DataError(
-                f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
-                "were the codes made by this quantiser?"
-            )
 
     def scores(self, v: Vector) -> Vector:
         """Return sums of table entries `(n_rows,)` for `v (dim,)`, or `(k, n_rows)` for `v (k, dim)`."""
         tables = v.astype(np.float32).reshape(-1, self.n_blocks, self.n_codewords)
         scores = np.zeros((len(tables), self.n_rows))
         run_tasks(
-            lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task[0]]),
+            lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task]),
             product(range(len(tables)), _bands(0, self.n_rows, _BAND_OF_CODES)),
             self.n_jobs,
         )
@@ -246,6 +238,19 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         raise DataError(
             "The training data must be a matrix (n_samples, n_features) with at least one of each, "
             f"not of the shape {shape}."
+        )
+
+
+def check_codes(codes: npt.NDArray[Any], n_codewords: int) -> None:
+    """Complain of an array `(n_rows, n_blocks)` that does not hold codes below a number."""
+    if codes.dtype not in (np.uint8, np.uint16):
+        raise DataError(f"Codes must be uint8 or uint16, not {codes.dtype}.")
+    _check_shape(codes.shape)
+    largest = int(codes.max())
+    if largest >= n_codewords:
+        raise DataError(
+            f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
+            "were the codes made by this quantiser?"
         )
 
 

@@ -109,7 +109,7 @@ def look_up(codes, first, last, tables, scores):  # type: ignore[no-untyped-def]
     first, last : int
         The samples to go over.
     tables : ndarray of float32, shape (n_blocks, n_codewords)
-    scores : ndarray of float64, shape (n,)
+    scores : ndarray of float64, shape (last - first,)
         Added to.
     """
     n_blocks = codes.shape[0]
@@ -118,10 +118,11 @@ def look_up(codes, first, last, tables, scores):  # type: ignore[no-untyped-def]
         table_0, table_1, table_2, table_3 = tables[m], tables[m + 1], tables[m + 2], tables[m + 3]
         code_0, code_1, code_2, code_3 = codes[m], codes[m + 1], codes[m + 2], codes[m + 3]
         for i in range(first, last):
-            scores[i] += (table_0[code_0[i]] + table_1[code_1[i]]) + (table_2[code_2[i]] + table_3[code_3[i]])
+            pair = table_0[code_0[i]] + table_1[code_1[i]]
+            scores[i - first] += pair + (table_2[code_2[i]] + table_3[code_3[i]])
     for m in range(in_fours, n_blocks):
         for i in range(first, last):
-            scores[i] += tables[m, codes[m, i]]
+            scores[i - first] += tables[m, codes[m, i]]
 
 
 @compiled_exactly
