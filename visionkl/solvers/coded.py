@@ -32,7 +32,7 @@ from visionkl.backend.cpu.solver import look_up, scatter
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.solvers.rows import DenseRows, check_codes
+from visionkl.solvers.rows import DenseRows, check_codes, cut
 
 Vector = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.float32]
@@ -50,7 +50,7 @@ _MOST_LANES = 2 * LANES
 _PANEL = 2048
 
 
-class _QuantisedRows:
+class QuantisedRows:
     """Codes and codebooks, and how to go over them piece by piece; what a piece gives is a subclass's.
 
     Parameters
@@ -83,7 +83,7 @@ class _QuantisedRows:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         weights = v.astype(np.float32).reshape(-1, self.n_blocks, self.size)
         scores = np.zeros((len(weights), self.n_rows))
-        for some in _cut(0, len(weights), _MOST_LANES):
+        for some in cut(0, len(weights), _MOST_LANES):
 
             def of_piece(piece: tuple[slice, slice], some: slice = some) -> Vector:
                 return self._piece_scores(*piece, weights[some, piece[1]])
@@ -95,7 +95,7 @@ class _QuantisedRows:
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         sums = np.zeros((len(shares), self.n_blocks, self.size))
-        for some in _cut(0, len(shares), _MOST_LANES):
+        for some in cut(0, len(shares), _MOST_LANES):
 
             def of_piece(piece: tuple[slice, slice], some: slice = some) -> Vector:
                 own = slice(piece[0].start - first, piece[0].stop - first)
@@ -105,10 +105,14 @@ class _QuantisedRows:
                 sums[some, group] += part
         return sums.reshape(len(shares), self.dim)
 
+    def stored(self) -> npt.NDArray[Any]:
+        """Return the codes `(n_rows, n_blocks)`, row by row; a copy, unless they lie in a file."""
+        return self._codes if self.mapped else np.ascontiguousarray(self._codes.T)
+
     def panels(self) -> Iterator[FloatArray]:
         """Decode some columns after the other; all rows of each."""
         blocks_of_panel = max(1, _PANEL // self.size)
-        for group in _cut(0, self.n_blocks, blocks_of_panel):
+        for group in cut(0, self.n_blocks, blocks_of_panel):
             yield self.decode(slice(0, self.n_rows), group)
 
     def decode(self, rows: slice, blocks: slice) -> FloatArray:
@@ -128,8 +132,8 @@ class _QuantisedRows:
     ) -> Iterator[tuple[tuple[slice, slice], Vector]]:
         """Yield what pieces of rows and blocks give, in order; how they are cut depends on shapes only."""
         size_of_group = max(_LEAST_BLOCKS, -(-self.n_blocks // 8 // _TILE) * _TILE)
-        pieces = list(product(_cut(first, last, _CHUNK), _cut(0, self.n_blocks, size_of_group)))
-        for wave in _cut(0, len(pieces), _TASKS_OF_WAVE):
+        pieces = list(product(cut(first, last, _CHUNK), cut(0, self.n_blocks, size_of_group)))
+        for wave in cut(0, len(pieces), _TASKS_OF_WAVE):
             yield from zip(pieces[wave], run_tasks(of_piece, pieces[wave], self.n_jobs), strict=True)
 
     def _turned(self, rows: slice, blocks: slice) -> tuple[npt.NDArray[Any], int]:
@@ -147,7 +151,7 @@ class _QuantisedRows:
         raise NotImplementedError
 
 
-class TableRows(_QuantisedRows):
+class TableRows(QuantisedRows):
     """Codes as decoded vectors, by delayed expansion: tables of scores and histograms of codes.
 
     Parameters
@@ -176,16 +180,16 @@ class TableRows(_QuantisedRows):
         words, n = self.words[blocks], rows.stop - rows.start
         if len(weights) == 1:
             scores = np.zeros(n)
-            for tile in _cut(0, len(words), _LEAST_BLOCKS):
+            for tile in cut(0, len(words), _LEAST_BLOCKS):
                 tables = np.matmul(words[tile], weights[0, tile, :, None])[..., 0]
-                for band in _cut(0, n, _BAND):
+                for band in cut(0, n, _BAND):
                     look_up(codes[tile], start + band.start, start + band.stop, tables, scores[band])
             return scores[None]
         columns, count = _in_lines(weights.transpose(1, 2, 0))
         lanes = columns.shape[2]
         lines = np.zeros((n, lanes))
         sums = scratch("sums of lines", (1024, lanes), np.float32)
-        for tile in _cut(0, len(words), _TILE):
+        for tile in cut(0, len(words), _TILE):
             tables = scratch("tables", (tile.stop - tile.start, self.n_codewords, lanes), np.float32)
             np.matmul(words[tile], columns[tile], out=tables)
             look_up_lines(codes, tile.start, start, start + n, tables, sums, lines, count)
@@ -197,14 +201,14 @@ class TableRows(_QuantisedRows):
         sums = np.empty((len(shares), len(words), self.size))
         if len(shares) == 1:
             own = np.ascontiguousarray(shares[0])
-            for tile in _cut(0, len(words), _LEAST_BLOCKS):
+            for tile in cut(0, len(words), _LEAST_BLOCKS):
                 histograms = np.zeros((tile.stop - tile.start, self.n_codewords))
                 scatter(codes[tile], 0, len(histograms), start, own, histograms)
                 rounded = histograms.astype(np.float32)[:, None]
                 sums[0, tile] = np.matmul(rounded, words[tile])[:, 0]
             return sums
         lines, count = _in_lines(shares.T)
-        for tile in _cut(0, len(words), _TILE):
+        for tile in cut(0, len(words), _TILE):
             shape = (tile.stop - tile.start, self.n_codewords, lines.shape[1])
             tables = scratch("tables", shape, np.float32)
             tables[:] = 0
@@ -214,7 +218,7 @@ class TableRows(_QuantisedRows):
         return sums
 
 
-class DecodingRows(_QuantisedRows):
+class DecodingRows(QuantisedRows):
     """Codes as decoded vectors, by immediate expansion: each block is decoded as it is used.
 
     Parameters
@@ -233,7 +237,7 @@ class DecodingRows(_QuantisedRows):
         codes, start = self._turned(rows, blocks)
         scores = np.zeros((len(weights), rows.stop - rows.start))
         for own, line in zip(weights, scores, strict=True):
-            for band in _cut(0, len(line), _BAND):
+            for band in cut(0, len(line), _BAND):
                 multiply_decoded(
                     codes, start + band.start, start + band.stop, self.words[blocks], own, line[band]
                 )
@@ -247,7 +251,7 @@ class DecodingRows(_QuantisedRows):
         return sums
 
 
-def decoded_rows(rows: _QuantisedRows) -> DenseRows:
+def decoded_rows(rows: QuantisedRows) -> DenseRows:
     """Decode all rows into a dense matrix of float32."""
     return DenseRows(rows.decode(slice(0, rows.n_rows), slice(0, rows.n_blocks)), n_jobs=rows.n_jobs)
 
@@ -260,10 +264,6 @@ def _in_lines(columns: npt.NDArray[np.floating]) -> tuple[FloatArray, tuple[int,
     lines[..., :k] = columns
     lines[..., k:] = 0
     return lines, (0,) * n_lines
-
-
-def _cut(first: int, last: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, last)) for start in range(first, last, size)]
 
 
 def _is_mapped(array: npt.NDArray[Any]) -> bool:

@@ -86,15 +86,15 @@ class DenseRows:
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         turned = v.astype(self.X.dtype, copy=False).T
-        bands = run_tasks(lambda band: self.X[band] @ turned, _bands(0, self.n_rows, _BAND), self.n_jobs)
+        bands = run_tasks(lambda band: self.X[band] @ turned, cut(0, self.n_rows, _BAND), self.n_jobs)
         return np.concatenate(bands).astype(np.float64).T
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         rounded = shares.astype(self.X.dtype, copy=False)
-        return _sum_of_bands(
+        return _sum_ofcut(
             lambda band: rounded[:, band.start - first : band.stop - first] @ self.X[band],
-            _bands(first, first + shares.shape[1], _BAND),
+            cut(first, first + shares.shape[1], _BAND),
             self.n_jobs,
         )
 
@@ -123,15 +123,15 @@ class SparseRows:
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         turned = np.ascontiguousarray(v.T)
-        bands = run_tasks(lambda band: self._rows(band) @ turned, _bands(0, self.n_rows, _BAND), self.n_jobs)
+        bands = run_tasks(lambda band: self._rows(band) @ turned, cut(0, self.n_rows, _BAND), self.n_jobs)
         return np.concatenate(bands).astype(np.float64).T
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         turned = np.ascontiguousarray(shares.T)
-        return _sum_of_bands(
+        return _sum_ofcut(
             lambda band: (self._rows(band).T @ turned[band.start - first : band.stop - first]).T,
-            _bands(first, first + shares.shape[1], _BAND),
+            cut(first, first + shares.shape[1], _BAND),
             self.n_jobs,
         )
 
@@ -190,7 +190,7 @@ class CodedRows:
         scores = np.zeros((len(tables), self.n_rows))
         run_tasks(
             lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task]),
-            product(range(len(tables)), _bands(0, self.n_rows, _BAND_OF_CODES)),
+            product(range(len(tables)), cut(0, self.n_rows, _BAND_OF_CODES)),
             self.n_jobs,
         )
         return scores.reshape(*v.shape[:-1], self.n_rows)
@@ -204,7 +204,7 @@ class CodedRows:
             lambda task: scatter(
                 self.codes, task[1].start, task[1].stop, first, shares[task[0]], tables[task[0]]
             ),
-            product(range(len(shares)), _bands(0, self.n_blocks, _TILE_OF_BLOCKS)),
+            product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)),
             self.n_jobs,
         )
         return tables.reshape(len(shares), self.dim)
@@ -217,11 +217,12 @@ def as_rows(X: Any, *, n_jobs: int | None = None) -> Rows:
     return SparseRows(X, n_jobs=n_jobs) if sparse.issparse(X) else DenseRows(X, n_jobs=n_jobs)
 
 
-def _bands(first: int, last: int, size: int) -> list[slice]:
+def cut(first: int, last: int, size: int) -> list[slice]:
+    """Cut a range into pieces of a size; the last one may be shorter."""
     return [slice(start, min(start + size, last)) for start in range(first, last, size)]
 
 
-def _sum_of_bands(
+def _sum_ofcut(
     function: Callable[[slice], npt.NDArray[np.floating]], bands: list[slice], n_jobs: int | None
 ) -> Vector:
     """Add up the bands' results in order, a few at a time so that memory stays bounded."""
