@@ -149,9 +149,13 @@ class Codebooks:
         vectors = np.empty((*codes.shape[:-1], self.n_blocks, self.block_size), np.float32)
         for block, words in enumerate(self.words):
             vectors[..., block, :] = words[codes[..., block]]
-        return self._in_place(vectors)
+        return self.join(vectors)
 
-    def _in_place(self, blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def __sklearn_clone__(self) -> Codebooks:
+        """Stay the same when an estimator that has them is cloned: nobody changes codebooks."""
+        return self
+
+    def join(self, blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Put blocks `(..., n_blocks, block_size)` back to where their features stand in a vector."""
         joined = blocks.reshape(*blocks.shape[:-2], self.n_blocks * self.block_size)
         vectors = np.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
@@ -218,7 +222,7 @@ class Codebooks:
         given = np.asarray(histograms)
         rows = given.reshape(-1, self.n_blocks, self.n_codewords).transpose(1, 0, 2)
         blocks = np.matmul(rows, self.words).transpose(1, 0, 2)
-        return self._in_place(blocks.reshape(*given.shape[:-2], self.n_blocks, self.block_size))
+        return self.join(blocks.reshape(*given.shape[:-2], self.n_blocks, self.block_size))
 
     def kernel_product(self, tables: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
         """Multiply tables by the codewords' kernel: `K a = Z (Zᵀ a)` in each block.
