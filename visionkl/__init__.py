@@ -42,6 +42,9 @@ _DEFINED_IN = {
     "feature_pyramid": "visionkl.features.pyramid",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
+    # learning
+    "BundleSVC": "visionkl.learning.svm",
+    "BundleSVR": "visionkl.learning.svm",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

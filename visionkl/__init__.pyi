@@ -26,4 +26,6 @@ from visionkl.evaluation.errors import analyse_errors as analyse_errors
 from visionkl.evaluation.voc import evaluate_voc as evaluate_voc
 from visionkl.features.hog import hog as hog
 from visionkl.features.pyramid import feature_pyramid as feature_pyramid
+from visionkl.learning.svm import BundleSVC as BundleSVC
+from visionkl.learning.svm import BundleSVR as BundleSVR
 from visionkl.store import load as load

@@ -162,6 +162,12 @@ class Codebooks:
         vectors[..., self.order] = joined[..., : self.n_features]
         return vectors
 
+    def split(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Cut vectors into blocks `(..., n_blocks, block_size)`, zero past the last feature: undoes `join`."""
+        blocks = np.zeros((*vectors.shape[:-1], self.n_blocks * self.block_size), vectors.dtype)
+        blocks[..., : self.n_features] = vectors[..., self.order]
+        return blocks.reshape(*vectors.shape[:-1], self.n_blocks, self.block_size)
+
     def check_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
         """Return codes as an array, and complain if they are not these codebooks'."""
         array = np.asarray(codes)
@@ -196,9 +202,7 @@ class Codebooks:
         array([[10., 11.,  2.]], dtype=float32)
         """
         given = np.asarray(weights, dtype=np.float32)
-        blocks = np.zeros((*given.shape[:-1], self.n_blocks * self.block_size), np.float32)
-        blocks[..., : self.n_features] = given[..., self.order]
-        columns = blocks.reshape(-1, self.n_blocks, self.block_size).transpose(1, 2, 0)
+        columns = self.split(given).reshape(-1, self.n_blocks, self.block_size).transpose(1, 2, 0)
         scores = np.matmul(self.words, columns).transpose(2, 0, 1)
         return np.ascontiguousarray(scores).reshape(*given.shape[:-1], self.n_blocks, self.n_codewords)
 

@@ -35,7 +35,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu import kmeans
@@ -44,7 +43,7 @@ from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks
 from visionkl.coding.codes import CodeArray
 from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import stream
+from visionkl.core.rng import integer_seed, stream
 from visionkl.core.validation import check_number, parameter_error
 
 _DEFAULT_BLOCK_SIZE = 8
@@ -154,7 +153,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         n_features = rows.shape[1]
         n_blocks, block_size = self.blocks(n_features)
-        seed = self._seed()
+        seed = integer_seed(self.random_state)
         n_samples = self.max_samples or _SAMPLES_A_CODEWORD * self.n_codewords
         if len(rows) > n_samples:
             chosen = stream(seed, "product quantizer", "rows").choice(len(rows), n_samples, replace=False)
@@ -279,11 +278,6 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "give 'block_size' alone, or an 'n_blocks' that divides the number of features."
             )
         return n_blocks, size
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,6 +5,8 @@ on what was drawn elsewhere or on how many workers run, so the same seed gives t
 """
 
 import hashlib
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -32,3 +34,18 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """
     key = "\x1f".join([str(int(seed)), *map(str, names)]).encode()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:16], "little"))
+
+
+def integer_seed(random_state: Any) -> int:
+    """Return scikit-learn's `random_state` as a seed: an integer stays what it is, anything else is drawn from.
+
+    Examples
+    --------
+    >>> integer_seed(7)
+    7
+    """
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool):
+        return int(random_state)
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31))

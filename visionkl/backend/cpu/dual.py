@@ -196,6 +196,8 @@ def descend(rows, bias, labels, targets, upper, diagonal, norms, alpha, w, toler
 @compiled
 def _project(gradient, alpha, upper, highest_before, lowest_before):
     """Return the gradient as far as bounds let the number follow it, and whether to put the number aside."""
+    if upper <= 0.0:  # a sample without weight stays where it is
+        return 0.0, False
     if alpha <= 0.0:
         return min(gradient, 0.0), gradient > highest_before
     if alpha >= upper:

@@ -1,0 +1,334 @@
+"""Three ways to the same support vector machine, and which to take.
+
+=========== ================================ ====================================================
+route       what it does                     takes
+=========== ================================ ====================================================
+`"bundle"`  planes, for all classes at once  any loss and metric; codes by table look-ups
+`"gram"`    one matrix of inner products,    up to 16 000 samples or so; hinges and tubes, with
+            then dual descent in it          the plain regulariser
+`"rows"`    dual descent over the rows       hinges and tubes, with the plain regulariser
+=========== ================================ ====================================================
+
+All minimise `λ/2 ‖w‖² + (1/n) Σ weight · loss` to the same relative duality gap. Their times are estimated
+from counts of operations: a matrix of inner products is dear to make (n² d / 2), but then each further class
+costs next to nothing, so it is the one for few samples and many classes; rows win where there are few
+features or few classes; and the bundle solver wins on codes, and on everything as n grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.backend.threads import run_tasks
+from visionkl.coding.codebooks import Codebooks
+from visionkl.core.errors import UsageError
+from visionkl.core.validation import parameter_error
+from visionkl.solvers.coded import DecodingRows, QuantisedRows, TableRows, decoded_rows
+from visionkl.solvers.linear import DUAL_LOSSES, DualGram, DualRows, dual_svm, gram_matrix
+from visionkl.solvers.losses import Risk
+from visionkl.solvers.metrics import DiagonalMetric, Metric, StackedMetric
+from visionkl.solvers.rows import Rows, SparseRows, as_rows
+from visionkl.solvers.together import minimise_together
+
+Vector = npt.NDArray[np.float64]
+
+ROUTES = ("auto", "bundle", "gram", "rows")
+EXPANSIONS = ("auto", "delayed", "immediate", "dense")
+
+#: The largest matrix of inner products that is made unasked.
+_MEMORY_OF_GRAM = 1 << 30
+#: What all planes may take, and how many planes a problem should have room for.
+_MEMORY_OF_PLANES = 1 << 31
+_PLANES_A_PROBLEM = 100
+
+# Seconds that one core takes for: a multiplication in a product of matrices; one that waits for memory;
+# reading a number of a Gram matrix; a number of a sparse row; a table look-up and a histogram entry for one
+# function and for up to 32; decoding a block twice.
+_PRODUCT, _STREAM, _SCAN, _SPARSE = 2.5e-11, 3e-10, 1e-9, 3e-9
+_LOOK_UP, _LOOK_UP_LINES, _DECODE = 9e-10, 4e-9, 1.2e-8
+# Passes until a gap of 1e-3, as measured on Fisher vectors.
+_BUNDLE_PASSES, _DUAL_PASSES, _GRAM_PASSES = 80, 20, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One machine to be learned.
+
+    Parameters
+    ----------
+    y : ndarray of float64, shape (n,)
+        Labels, +1 and -1, or targets.
+    weights : ndarray of float64, shape (n,)
+    """
+
+    y: Vector
+    weights: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """What was found for a problem.
+
+    Parameters
+    ----------
+    w : ndarray of float64, shape (dim,)
+    bias : float
+    gap : float
+    converged : bool
+    n_passes : int
+    state : object
+        What the route starts from when it solves the problem again with another λ.
+    """
+
+    w: Vector
+    bias: float
+    gap: float
+    converged: bool
+    n_passes: int
+    state: Any
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all problems have in common.
+
+    Parameters
+    ----------
+    loss : str
+    epsilon : float
+    bias : float
+        The constant through which the intercept is seen; 0: none.
+    tol : float
+    max_passes : int
+    seed : int
+    n_jobs : int, optional
+    """
+
+    loss: str
+    epsilon: float
+    bias: float
+    tol: float
+    max_passes: int
+    seed: int
+    n_jobs: int | None
+
+
+def make_rows(
+    X: Any, books: Codebooks | None, expansion: str, n_jobs: int | None
+) -> tuple[Rows, str | None]:
+    """Return data as rows of (decoded) vectors; of codes, also the expansion that is taken.
+
+    Parameters
+    ----------
+    X : ndarray, sparse matrix, or codes (n, n_blocks)
+    books : Codebooks, optional
+        Of the codes.
+    expansion : {"auto", "delayed", "immediate", "dense"}
+    n_jobs : int, optional
+    """
+    if books is None:
+        return as_rows(X, n_jobs=n_jobs), None
+    if expansion == "auto":
+        # Making tables takes as long as scoring n_codewords decoded samples.
+        expansion = "delayed" if len(X) > books.n_codewords else "dense"
+    if expansion == "immediate":
+        return DecodingRows(X, books.words, n_jobs=n_jobs), expansion
+    tables = TableRows(X, books.words, n_jobs=n_jobs)
+    return (decoded_rows(tables) if expansion == "dense" else tables), expansion
+
+
+def choose_route(
+    route: str, rows: Rows, n_problems: int, loss: str, metric: Metric | None, owner: str
+) -> tuple[str, str]:
+    """Return the route to take, and a sentence that says why.
+
+    Parameters
+    ----------
+    route : {"auto", "bundle", "gram", "rows"}
+    rows : Rows
+    n_problems : int
+    loss : str
+    metric : Metric, optional
+        None is the plain regulariser.
+    owner : str
+        For complaints.
+    """
+    if loss not in DUAL_LOSSES or metric is not None:
+        cause = f"the loss {loss!r}" if metric is None else "a metric"
+        if route not in ("auto", "bundle"):
+            raise parameter_error(owner, "route", f"'bundle' or 'auto' with {cause}", route)
+        return "bundle", f"bundle: no other route has {cause}"
+    if route != "auto":
+        return route, f"{route}: as told"
+    seconds = _estimates(rows, n_problems)
+    best = min(seconds, key=lambda name: seconds[name])
+    listed = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items())
+    left_out = "" if "gram" in seconds else "; the matrix of inner products was left out"
+    return best, (
+        f"{best}: estimated for {rows.n_rows} samples and {n_problems} problems on one core: "
+        f"{listed}{left_out}"
+    )
+
+
+def _estimates(rows: Rows, n_problems: int) -> dict[str, float]:
+    n, k = rows.n_rows, n_problems
+    planes = k * _BUNDLE_PASSES**2 / 2 * rows.dim * _STREAM
+    if isinstance(rows, SparseRows):
+        n_numbers = rows.X.nnz
+        return {
+            "rows": _DUAL_PASSES * k * n_numbers * _SPARSE,
+            "bundle": _BUNDLE_PASSES * 2 * k * n_numbers * _SPARSE + planes,
+        }
+    d = rows.dim
+    if isinstance(rows, QuantisedRows):
+        n_codes = n * rows.n_blocks
+        one_by_one = _DUAL_PASSES * k * n_codes * _DECODE
+        if isinstance(rows, TableRows):
+            made = 2 * k * d * rows.n_codewords * _PRODUCT
+            a_pass = n_codes * (_LOOK_UP if k == 1 else _LOOK_UP_LINES * -(-k // 32)) + made
+        else:
+            a_pass = k * n_codes * _DECODE
+    else:
+        one_by_one = _DUAL_PASSES * k * n * d * 2 * _STREAM
+        a_pass = 2 * n * d * max(_STREAM, k * _PRODUCT)
+    seconds = {"bundle": _BUNDLE_PASSES * a_pass + planes, "rows": one_by_one}
+    item = 4 if isinstance(rows, QuantisedRows) else rows.X.itemsize  # type: ignore[attr-defined]
+    if n * n * item <= _MEMORY_OF_GRAM:
+        seconds["gram"] = n * n * (d / 2 * _PRODUCT * item / 4 + k * _GRAM_PASSES * _SCAN)
+    return seconds
+
+
+def solve_path(
+    rows: Rows,
+    problems: Sequence[Problem],
+    strengths: Sequence[float],
+    route: str,
+    metric: Metric | None,
+    settings: Settings,
+) -> Iterator[list[Solution]]:
+    """Solve all problems for one λ after the other, each time from what was found before.
+
+    Parameters
+    ----------
+    rows : Rows
+    problems : sequence of Problem
+    strengths : sequence of float
+        The λ's; go from strong to weak.
+    route : {"bundle", "gram", "rows"}
+    metric : Metric, optional
+    settings : Settings
+
+    Yields
+    ------
+    list of Solution
+    """
+    if route == "bundle":
+        yield from _by_planes(rows, problems, strengths, metric, settings)
+        return
+    data = DualGram(gram_matrix(rows, n_jobs=settings.n_jobs)) if route == "gram" else DualRows(rows)
+    states: list[Vector | None] = [None] * len(problems)
+    before = strengths[0]
+    for strength in strengths:
+        solutions = _by_descent(data, rows, problems, states, before / strength, strength, settings)
+        states, before = [solution.state for solution in solutions], strength
+        yield solutions
+
+
+def _by_planes(
+    rows: Rows,
+    problems: Sequence[Problem],
+    strengths: Sequence[float],
+    metric: Metric | None,
+    settings: Settings,
+) -> Iterator[list[Solution]]:
+    if metric is None:
+        metric = DiagonalMetric(rows.dim)
+    elif metric.dim != rows.dim:
+        raise UsageError(
+            f"The metric is one of {metric.dim} coefficients, but the training data have {rows.dim} features."
+        )
+    if settings.bias:
+        metric = StackedMetric([metric, DiagonalMetric(1)])
+    risks = [
+        Risk(
+            rows,
+            problem.y,
+            loss=settings.loss,
+            epsilon=settings.epsilon,
+            weights=problem.weights,
+            bias=settings.bias,
+            n_jobs=settings.n_jobs,
+        )
+        for problem in problems
+    ]
+    at_once = max(1, _MEMORY_OF_PLANES // (8 * metric.rank * _PLANES_A_PROBLEM))
+    most = max(_MEMORY_OF_PLANES // (8 * metric.rank * min(at_once, len(risks))), _PLANES_A_PROBLEM)
+    warm: list[Any] | None = None
+    for strength in strengths:
+        results: list[Any] = []
+        for first in range(0, len(risks), at_once):
+            some = slice(first, first + at_once)
+            results += minimise_together(
+                risks[some],
+                metric,
+                regularisation=strength,
+                warm=None if warm is None else warm[some],
+                tol=settings.tol,
+                max_passes=settings.max_passes,
+                max_planes=min(most, 1000),
+                n_jobs=settings.n_jobs,
+            )
+        warm = results
+        yield [
+            Solution(
+                result.v[: rows.dim],
+                float(settings.bias * result.v[-1]) if settings.bias else 0.0,
+                result.gap,
+                result.converged,
+                result.n_passes,
+                None,
+            )
+            for result in results
+        ]
+
+
+def _by_descent(
+    data: DualRows,
+    rows: Rows,
+    problems: Sequence[Problem],
+    states: Sequence[Vector | None],
+    growth: float,
+    strength: float,
+    settings: Settings,
+) -> list[Solution]:
+    def solve(number: int) -> Any:
+        problem, state = problems[number], states[number]
+        return dual_svm(
+            data,
+            problem.y,
+            regularisation=strength,
+            loss=settings.loss,
+            epsilon=settings.epsilon,
+            weights=problem.weights,
+            bias=settings.bias,
+            # Numbers at their bound stay there.
+            start=None if state is None else growth * state,
+            tol=settings.tol,
+            max_passes=settings.max_passes,
+            seed=settings.seed,
+        )
+
+    results = run_tasks(solve, range(len(problems)), settings.n_jobs)
+    if isinstance(data, DualGram):
+        weights = rows.combine(np.stack([result.shares for result in results]))
+    else:
+        weights = np.stack([result.w for result in results])
+    return [
+        Solution(w, result.bias, result.gap, result.converged, result.n_passes, result.alpha)
+        for w, result in zip(weights, results, strict=True)
+    ]
