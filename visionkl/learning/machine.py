@@ -25,9 +25,8 @@ from visionkl.learning.routes import (
     Problem,
     Settings,
     Solution,
-    choose_route,
     make_rows,
-    solve_path,
+    solve,
 )
 from visionkl.solvers.metrics import as_metric, check_positive
 from visionkl.solvers.rows import Rows
@@ -110,23 +109,23 @@ class BundleMachine(BaseEstimator):
         self, models: Sequence[BundleMachine], X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None
     ) -> None:
         """Fit several copies of this estimator, which differ in the strength of regularisation."""
-        owner = type(self).__name__
         settings = self._settings()
         data, books, labels = self._read_training(X, y)
         weights = _check_sample_weight(sample_weight, data, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
-            raise DataError(f"{owner}: all samples have the weight 0; at least one must count.")
+            raise DataError(f"{type(self).__name__}: all samples have the weight 0; at least one must count.")
         rows, expansion = make_rows(data, books, self.expansion, self.n_jobs)
         metric = None if self.metric is None else as_metric(self.metric, rows.dim)
         strengths = [model._strength(weights) for model in models]
         problems = self._problems(labels, weights, settings.seed)
-        route, reason = choose_route(self.route, rows, len(problems), settings.loss, metric, owner)
-        _log.info("%s takes the route %s.", owner, reason)
         order = sorted(range(len(models)), key=lambda number: -strengths[number])
-        path = solve_path(rows, problems, [strengths[k] for k in order], route, metric, settings)
-        for number, solutions in zip(order, path, strict=True):
+        answer = solve(
+            self.route, rows, problems, [strengths[k] for k in order], metric, settings, type(self).__name__
+        )
+        _log.info("%s took the route %s.", type(self).__name__, answer.reason)
+        for number, solutions in zip(order, answer.solutions, strict=True):
             model = models[number]
-            model.route_, model.route_reason_, model.expansion_ = route, reason, expansion
+            model.route_, model.route_reason_, model.expansion_ = answer.route, answer.reason, expansion
             model.codebooks_ = books
             for name in ("n_features_in_", "feature_names_in_"):
                 if hasattr(self, name):
@@ -253,7 +252,9 @@ class BundleMachine(BaseEstimator):
             rows, _ = make_rows(validate_data(self, X, reset=False, **_ACCEPTED), None, "", self.n_jobs)
             return rows.scores(weights).T + self.intercept_
         if sparse.issparse(X) or np.asarray(X).dtype.kind not in "ui":
-            raise DataError(f"{type(self).__name__} was trained on codes; give it codes of the same quantiser.")
+            raise DataError(
+                f"{type(self).__name__} was trained on codes; give it codes of the same quantiser."
+            )
         given = X.books if isinstance(X, CodeArray) else None
         if given is not None and given is not books and not np.array_equal(given.words, books.words):
             raise DataError(

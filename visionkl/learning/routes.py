@@ -13,12 +13,16 @@ All minimise `λ/2 ‖w‖² + (1/n) Σ weight · loss` to the same relative dua
 from counts of operations: a matrix of inner products is dear to make (n² d / 2), but then each further class
 costs next to nothing, so it is the one for few samples and many classes; rows win where there are few
 features or few classes; and the bundle solver wins on codes, and on everything as n grows.
+
+Descent does not get on where features are far from the same scale or from zero mean, which cannot be told
+beforehand. So when the choice is ours, it has some passes to succeed in, and else the bundle solver, which
+hardly minds, does it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,10 +30,9 @@ import numpy.typing as npt
 
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import Codebooks
-from visionkl.core.errors import UsageError
 from visionkl.core.validation import parameter_error
 from visionkl.solvers.coded import DecodingRows, QuantisedRows, TableRows, decoded_rows
-from visionkl.solvers.linear import DUAL_LOSSES, DualGram, DualRows, dual_svm, gram_matrix
+from visionkl.solvers.linear import DUAL_LOSSES, DualGram, DualResult, DualRows, dual_svm, gram_matrix
 from visionkl.solvers.losses import Risk
 from visionkl.solvers.metrics import DiagonalMetric, Metric, StackedMetric
 from visionkl.solvers.rows import Rows, SparseRows, as_rows
@@ -51,8 +54,12 @@ _PLANES_A_PROBLEM = 100
 # function and for up to 32; decoding a block twice.
 _PRODUCT, _STREAM, _SCAN, _SPARSE = 2.5e-11, 3e-10, 1e-9, 3e-9
 _LOOK_UP, _LOOK_UP_LINES, _DECODE = 9e-10, 4e-9, 1.2e-8
+# Seconds of a master problem, apart from its planes.
+_MASTER = 3e-3
 # Passes until a gap of 1e-3, as measured on Fisher vectors.
 _BUNDLE_PASSES, _DUAL_PASSES, _GRAM_PASSES = 80, 20, 4
+# Passes that descent has to succeed in, when it was not asked for.
+_TRIAL_PASSES = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +88,6 @@ class Solution:
     gap : float
     converged : bool
     n_passes : int
-    state : object
-        What the route starts from when it solves the problem again with another λ.
     """
 
     w: Vector
@@ -90,7 +95,6 @@ class Solution:
     gap: float
     converged: bool
     n_passes: int
-    state: Any
 
 
 @dataclass(frozen=True)
@@ -118,9 +122,7 @@ class Settings:
     n_jobs: int | None
 
 
-def make_rows(
-    X: Any, books: Codebooks | None, expansion: str, n_jobs: int | None
-) -> tuple[Rows, str | None]:
+def make_rows(X: Any, books: Codebooks | None, expansion: str, n_jobs: int | None) -> tuple[Rows, str | None]:
     """Return data as rows of (decoded) vectors; of codes, also the expansion that is taken.
 
     Parameters
@@ -177,7 +179,7 @@ def choose_route(
 
 def _estimates(rows: Rows, n_problems: int) -> dict[str, float]:
     n, k = rows.n_rows, n_problems
-    planes = k * _BUNDLE_PASSES**2 / 2 * rows.dim * _STREAM
+    planes = k * _BUNDLE_PASSES * (_BUNDLE_PASSES / 2 * rows.dim * _STREAM + _MASTER)
     if isinstance(rows, SparseRows):
         n_numbers = rows.X.nnz
         return {
@@ -203,40 +205,59 @@ def _estimates(rows: Rows, n_problems: int) -> dict[str, float]:
     return seconds
 
 
-def solve_path(
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What was found for all problems and strengths of regularisation, and how.
+
+    Parameters
+    ----------
+    route, reason : str
+    solutions : list of list of Solution
+        One list for each strength.
+    """
+
+    route: str
+    reason: str
+    solutions: list[list[Solution]]
+
+
+def solve(
+    route: str,
     rows: Rows,
     problems: Sequence[Problem],
     strengths: Sequence[float],
-    route: str,
     metric: Metric | None,
     settings: Settings,
-) -> Iterator[list[Solution]]:
+    owner: str,
+) -> Answer:
     """Solve all problems for one λ after the other, each time from what was found before.
 
     Parameters
     ----------
+    route : {"auto", "bundle", "gram", "rows"}
     rows : Rows
     problems : sequence of Problem
     strengths : sequence of float
         The λ's; go from strong to weak.
-    route : {"bundle", "gram", "rows"}
     metric : Metric, optional
     settings : Settings
-
-    Yields
-    ------
-    list of Solution
+    owner : str
+        For complaints.
     """
-    if route == "bundle":
-        yield from _by_planes(rows, problems, strengths, metric, settings)
-        return
-    data = DualGram(gram_matrix(rows, n_jobs=settings.n_jobs)) if route == "gram" else DualRows(rows)
-    states: list[Vector | None] = [None] * len(problems)
-    before = strengths[0]
-    for strength in strengths:
-        solutions = _by_descent(data, rows, problems, states, before / strength, strength, settings)
-        states, before = [solution.state for solution in solutions], strength
-        yield solutions
+    taken, reason = choose_route(route, rows, len(problems), settings.loss, metric, owner)
+    if taken == "bundle":
+        return Answer(taken, reason, list(_by_planes(rows, problems, strengths, metric, settings)))
+    if route == "auto":
+        settings_of_trial = replace(settings, max_passes=min(settings.max_passes, _TRIAL_PASSES))
+    else:
+        settings_of_trial = settings
+    found = []
+    for solutions in _by_descent(rows, problems, strengths, taken, settings_of_trial):
+        found.append(solutions)
+        if route == "auto" and not all(solution.converged for solution in solutions):
+            reason = f"bundle: {taken} did not reach the gap in {settings_of_trial.max_passes} passes"
+            return Answer("bundle", reason, list(_by_planes(rows, problems, strengths, metric, settings)))
+    return Answer(taken, reason, found)
 
 
 def _by_planes(
@@ -248,10 +269,6 @@ def _by_planes(
 ) -> Iterator[list[Solution]]:
     if metric is None:
         metric = DiagonalMetric(rows.dim)
-    elif metric.dim != rows.dim:
-        raise UsageError(
-            f"The metric is one of {metric.dim} coefficients, but the training data have {rows.dim} features."
-        )
     if settings.bias:
         metric = StackedMetric([metric, DiagonalMetric(1)])
     risks = [
@@ -291,44 +308,42 @@ def _by_planes(
                 result.gap,
                 result.converged,
                 result.n_passes,
-                None,
             )
             for result in results
         ]
 
 
 def _by_descent(
-    data: DualRows,
-    rows: Rows,
-    problems: Sequence[Problem],
-    states: Sequence[Vector | None],
-    growth: float,
-    strength: float,
-    settings: Settings,
-) -> list[Solution]:
-    def solve(number: int) -> Any:
-        problem, state = problems[number], states[number]
-        return dual_svm(
-            data,
-            problem.y,
-            regularisation=strength,
-            loss=settings.loss,
-            epsilon=settings.epsilon,
-            weights=problem.weights,
-            bias=settings.bias,
-            # Numbers at their bound stay there.
-            start=None if state is None else growth * state,
-            tol=settings.tol,
-            max_passes=settings.max_passes,
-            seed=settings.seed,
-        )
+    rows: Rows, problems: Sequence[Problem], strengths: Sequence[float], route: str, settings: Settings
+) -> Iterator[list[Solution]]:
+    data = DualGram(gram_matrix(rows, n_jobs=settings.n_jobs)) if route == "gram" else DualRows(rows)
+    starts: list[Vector | None] = [None] * len(problems)
+    for number, strength in enumerate(strengths):
 
-    results = run_tasks(solve, range(len(problems)), settings.n_jobs)
-    if isinstance(data, DualGram):
-        weights = rows.combine(np.stack([result.shares for result in results]))
-    else:
-        weights = np.stack([result.w for result in results])
-    return [
-        Solution(w, result.bias, result.gap, result.converged, result.n_passes, result.alpha)
-        for w, result in zip(weights, results, strict=True)
-    ]
+        def solve_one(k: int, strength: float = strength) -> DualResult:
+            return dual_svm(
+                data,
+                problems[k].y,
+                regularisation=strength,
+                loss=settings.loss,
+                epsilon=settings.epsilon,
+                weights=problems[k].weights,
+                bias=settings.bias,
+                start=starts[k],
+                tol=settings.tol,
+                max_passes=settings.max_passes,
+                seed=settings.seed,
+            )
+
+        results = run_tasks(solve_one, range(len(problems)), settings.n_jobs)
+        if route == "gram":
+            weights = rows.combine(np.stack([result.shares for result in results]))
+        else:
+            weights = np.stack([result.w for result in results])
+        yield [
+            Solution(w, result.bias, result.gap, result.converged, result.n_passes)
+            for w, result in zip(weights, results, strict=True)
+        ]
+        # Numbers at their bound, which grows with 1 / λ, stay there.
+        growth = strength / strengths[min(number + 1, len(strengths) - 1)]
+        starts[:] = [growth * result.alpha for result in results]

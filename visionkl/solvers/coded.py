@@ -32,7 +32,7 @@ from visionkl.backend.cpu.solver import look_up, scatter
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.solvers.rows import DenseRows, check_codes, cut
+from visionkl.solvers.rows import DenseRows, check_codes, cut, with_shares
 
 Vector = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.float32]
@@ -200,10 +200,10 @@ class TableRows(QuantisedRows):
         words = self.words[blocks]
         sums = np.empty((len(shares), len(words), self.size))
         if len(shares) == 1:
-            own = np.ascontiguousarray(shares[0])
+            samples, own = with_shares(shares[0], start)
             for tile in cut(0, len(words), _LEAST_BLOCKS):
                 histograms = np.zeros((tile.stop - tile.start, self.n_codewords))
-                scatter(codes[tile], 0, len(histograms), start, own, histograms)
+                scatter(codes[tile], 0, len(histograms), samples, own, histograms)
                 rounded = histograms.astype(np.float32)[:, None]
                 sums[0, tile] = np.matmul(rounded, words[tile])[:, 0]
             return sums

@@ -359,7 +359,15 @@ class _Problem:
             gap = max(primal - dual, 0.0) / max(primal, np.finfo(float).tiny)
             if gap <= tol or n_passes >= max_passes:
                 return DualResult(
-                    data.weights(w), float(bias * w[-1]), shares, alpha, primal, dual, gap, gap <= tol, n_passes
+                    data.weights(w),
+                    float(bias * w[-1]),
+                    shares,
+                    alpha,
+                    primal,
+                    dual,
+                    gap,
+                    gap <= tol,
+                    n_passes,
                 )
             tolerance *= _NEXT_TOLERANCE
 

@@ -112,9 +112,7 @@ class Risk:
         self.weights = sample_weights * np.where(self.labels > 0, class_weights[1], class_weights[0]) / n
         if n_parts is None:
             rows_per_part = getattr(self.rows, "rows_per_part", _ROWS_PER_PART)
-            n_parts = min(
-                self.rows.n_rows // rows_per_part, _MOST_PARTS, _NUMBERS_OF_PLANES // self.rows.dim
-            )
+            n_parts = min(self.rows.n_rows // rows_per_part, _MOST_PARTS, _NUMBERS_OF_PLANES // self.rows.dim)
         check_number("Risk", "n_parts", n_parts, low=0, integer=True)
         self.n_parts = max(1, min(n_parts, n)) if self._together else 1
         # Where parts begin and end: among the samples, and among the rows.

@@ -197,13 +197,11 @@ class CodedRows:
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return histograms `(k, dim)` of the codes of rows `first, first + 1, ...`, with `shares (k, m)`."""
-        shares = np.ascontiguousarray(shares)
         tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
+        shared = [with_shares(line, first) for line in shares]
         # Tiles of blocks write to different tables, so nothing has to be added up afterwards.
         run_tasks(
-            lambda task: scatter(
-                self.codes, task[1].start, task[1].stop, first, shares[task[0]], tables[task[0]]
-            ),
+            lambda task: scatter(self.codes, task[1].start, task[1].stop, *shared[task[0]], tables[task[0]]),
             product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)),
             self.n_jobs,
         )
@@ -215,6 +213,12 @@ def as_rows(X: Any, *, n_jobs: int | None = None) -> Rows:
     if hasattr(X, "scores") and hasattr(X, "combine"):
         return X
     return SparseRows(X, n_jobs=n_jobs) if sparse.issparse(X) else DenseRows(X, n_jobs=n_jobs)
+
+
+def with_shares(shares: Vector, first: int) -> tuple[npt.NDArray[np.uint32], Vector]:
+    """Return the numbers of the samples `first, first + 1, ...` whose share is not 0, and these shares."""
+    places = np.flatnonzero(shares)
+    return (places + first).astype(np.uint32), shares[places]
 
 
 def cut(first: int, last: int, size: int) -> list[slice]:
