@@ -163,7 +163,7 @@ class Codebooks:
         return vectors
 
     def split(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Cut vectors into blocks `(..., n_blocks, block_size)`, zero past the last feature: undoes `join`."""
+        """Cut vectors into blocks `(..., n_blocks, block_size)`, zero past the end; `join` undoes it."""
         blocks = np.zeros((*vectors.shape[:-1], self.n_blocks * self.block_size), vectors.dtype)
         blocks[..., : self.n_features] = vectors[..., self.order]
         return blocks.reshape(*vectors.shape[:-1], self.n_blocks, self.block_size)

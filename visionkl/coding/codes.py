@@ -69,7 +69,8 @@ class CodeArray(np.ndarray):
 
     def __reduce__(self) -> Any:
         """Pickle the codes with their codebooks."""
-        make, arguments, state = super().__reduce__()  # type: ignore[misc]
+        reduced: Any = super().__reduce__()
+        make, arguments, state = reduced
         return make, arguments, (state, self.books)
 
     def __setstate__(self, state: Any) -> None:
@@ -80,9 +81,10 @@ class CodeArray(np.ndarray):
 
 def _picks_rows(key: Any, n_axes: int) -> bool:
     """Tell whether an index leaves the last axis alone."""
-    if not isinstance(key, tuple):
-        # A mask may have all axes; then what it picks has one, and is no list of rows.
-        return key is not None and not (getattr(key, "dtype", None) == bool and np.ndim(key) >= n_axes)
-    if any(part is None or part is Ellipsis or np.ndim(part) > 1 for part in key):
+    parts = key if isinstance(key, tuple) else (key,)
+    if parts and parts[-1] is Ellipsis:
+        parts = parts[:-1]
+    # A new axis, axes that are counted from the end, and masks of several axes are not looked into.
+    if any(part is None or part is Ellipsis or np.ndim(part) > 1 for part in parts):
         return False
-    return len(key) < n_axes or (len(key) == n_axes and key[-1] == slice(None))
+    return len(parts) < n_axes or (len(parts) == n_axes and parts[-1] == slice(None))

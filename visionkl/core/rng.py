@@ -37,7 +37,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def integer_seed(random_state: Any) -> int:
-    """Return scikit-learn's `random_state` as a seed: an integer stays what it is, anything else is drawn from.
+    """Return scikit-learn's `random_state` as a seed: an integer as it is, or one drawn from the state.
 
     Examples
     --------

@@ -112,8 +112,6 @@ class BundleMachine(BaseEstimator):
         settings = self._settings()
         data, books, labels = self._read_training(X, y)
         weights = _check_sample_weight(sample_weight, data, dtype=np.float64, ensure_non_negative=True)
-        if not weights.any():
-            raise DataError(f"{type(self).__name__}: all samples have the weight 0; at least one must count.")
         rows, expansion = make_rows(data, books, self.expansion, self.n_jobs)
         metric = None if self.metric is None else as_metric(self.metric, rows.dim)
         strengths = [model._strength(weights) for model in models]
@@ -252,9 +250,7 @@ class BundleMachine(BaseEstimator):
             rows, _ = make_rows(validate_data(self, X, reset=False, **_ACCEPTED), None, "", self.n_jobs)
             return rows.scores(weights).T + self.intercept_
         if sparse.issparse(X) or np.asarray(X).dtype.kind not in "ui":
-            raise DataError(
-                f"{type(self).__name__} was trained on codes; give it codes of the same quantiser."
-            )
+            raise DataError(f"{type(self).__name__} was trained on codes; give codes of that quantiser.")
         given = X.books if isinstance(X, CodeArray) else None
         if given is not None and given is not books and not np.array_equal(given.words, books.words):
             raise DataError(

@@ -56,8 +56,8 @@ _PRODUCT, _STREAM, _SCAN, _SPARSE = 2.5e-11, 3e-10, 1e-9, 3e-9
 _LOOK_UP, _LOOK_UP_LINES, _DECODE = 9e-10, 4e-9, 1.2e-8
 # Seconds of a master problem, apart from its planes.
 _MASTER = 3e-3
-# Passes until a gap of 1e-3, as measured on Fisher vectors.
-_BUNDLE_PASSES, _DUAL_PASSES, _GRAM_PASSES = 80, 20, 4
+# Passes until a gap of 1e-2, as measured on long correlated vectors; those over the Gram matrix are short.
+_BUNDLE_PASSES, _DUAL_PASSES, _GRAM_PASSES = 55, 50, 6
 # Passes that descent has to succeed in, when it was not asked for.
 _TRIAL_PASSES = 300
 
@@ -145,7 +145,7 @@ def make_rows(X: Any, books: Codebooks | None, expansion: str, n_jobs: int | Non
 
 
 def choose_route(
-    route: str, rows: Rows, n_problems: int, loss: str, metric: Metric | None, owner: str
+    route: str, rows: Rows, n_problems: int, loss: str, tol: float, metric: Metric | None, owner: str
 ) -> tuple[str, str]:
     """Return the route to take, and a sentence that says why.
 
@@ -155,6 +155,7 @@ def choose_route(
     rows : Rows
     n_problems : int
     loss : str
+    tol : float
     metric : Metric, optional
         None is the plain regulariser.
     owner : str
@@ -167,7 +168,7 @@ def choose_route(
         return "bundle", f"bundle: no other route has {cause}"
     if route != "auto":
         return route, f"{route}: as told"
-    seconds = _estimates(rows, n_problems)
+    seconds = _estimates(rows, n_problems, tol)
     best = min(seconds, key=lambda name: seconds[name])
     listed = ", ".join(f"{name} {value:.2g} s" for name, value in seconds.items())
     left_out = "" if "gram" in seconds else "; the matrix of inner products was left out"
@@ -177,31 +178,35 @@ def choose_route(
     )
 
 
-def _estimates(rows: Rows, n_problems: int) -> dict[str, float]:
+def _estimates(rows: Rows, n_problems: int, tol: float) -> dict[str, float]:
     n, k = rows.n_rows, n_problems
-    planes = k * _BUNDLE_PASSES * (_BUNDLE_PASSES / 2 * rows.dim * _STREAM + _MASTER)
+    # Planes need a number of passes that grows like 1 / √tol; descent gains a digit with some more.
+    bundle_passes = _BUNDLE_PASSES * np.sqrt(1e-2 / max(tol, 1e-5))
+    digits = np.log10(1 / min(max(tol, 1e-12), 0.1)) / 2
+    dual_passes, gram_passes = _DUAL_PASSES * digits, _GRAM_PASSES * digits
+    planes = k * bundle_passes * (bundle_passes / 2 * rows.dim * _STREAM + _MASTER)
     if isinstance(rows, SparseRows):
         n_numbers = rows.X.nnz
         return {
-            "rows": _DUAL_PASSES * k * n_numbers * _SPARSE,
-            "bundle": _BUNDLE_PASSES * 2 * k * n_numbers * _SPARSE + planes,
+            "rows": dual_passes * k * n_numbers * _SPARSE,
+            "bundle": bundle_passes * 2 * k * n_numbers * _SPARSE + planes,
         }
     d = rows.dim
     if isinstance(rows, QuantisedRows):
         n_codes = n * rows.n_blocks
-        one_by_one = _DUAL_PASSES * k * n_codes * _DECODE
+        one_by_one = dual_passes * k * n_codes * _DECODE
         if isinstance(rows, TableRows):
             made = 2 * k * d * rows.n_codewords * _PRODUCT
             a_pass = n_codes * (_LOOK_UP if k == 1 else _LOOK_UP_LINES * -(-k // 32)) + made
         else:
             a_pass = k * n_codes * _DECODE
     else:
-        one_by_one = _DUAL_PASSES * k * n * d * 2 * _STREAM
+        one_by_one = dual_passes * k * n * d * 2 * _STREAM
         a_pass = 2 * n * d * max(_STREAM, k * _PRODUCT)
-    seconds = {"bundle": _BUNDLE_PASSES * a_pass + planes, "rows": one_by_one}
+    seconds = {"bundle": bundle_passes * a_pass + planes, "rows": one_by_one}
     item = 4 if isinstance(rows, QuantisedRows) else rows.X.itemsize  # type: ignore[attr-defined]
     if n * n * item <= _MEMORY_OF_GRAM:
-        seconds["gram"] = n * n * (d / 2 * _PRODUCT * item / 4 + k * _GRAM_PASSES * _SCAN)
+        seconds["gram"] = n * n * (d / 2 * _PRODUCT * item / 4 + k * gram_passes * _SCAN)
     return seconds
 
 
@@ -244,7 +249,7 @@ def solve(
     owner : str
         For complaints.
     """
-    taken, reason = choose_route(route, rows, len(problems), settings.loss, metric, owner)
+    taken, reason = choose_route(route, rows, len(problems), settings.loss, settings.tol, metric, owner)
     if taken == "bundle":
         return Answer(taken, reason, list(_by_planes(rows, problems, strengths, metric, settings)))
     if route == "auto":

@@ -4,8 +4,8 @@ A *risk* is the average loss of the training samples,
 
     risk(v) = (1/n) Σ_i weight_i · loss(label_i · score_i),      score_i = row_i · v  (+ bias),
 
-with labels +1 and -1, or, for regression, `loss(score_i; target_i)`; `visionkl.solvers.scalar` has the losses.
-`C Σ loss + ½‖w‖²`, as other packages write it, is this with `λ = 1 / (C n)`.
+with labels +1 and -1, or, for regression, `loss(score_i; target_i)`; for the losses see
+`visionkl.solvers.scalar`. `C Σ loss + ½‖w‖²`, as other packages write it, is this with `λ = 1 / (C n)`.
 
 **Groups.** Several rows may stand for one sample, whose score is the *best* of its rows: the placements of a
 part model, or the windows of a picture. For a sample labelled -1 that is convex, since every placement must

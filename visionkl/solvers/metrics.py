@@ -29,7 +29,7 @@ All functions take single vectors or several as rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -216,7 +216,7 @@ def dense_metric(K: npt.ArrayLike, *, rank_tolerance: float = 1e-10) -> BlockMet
 
 
 def _factors(matrices: Vector, rank_tolerance: float = 1e-10) -> Vector:
-    """Return F with `K = F Fᵀ` for each of several matrices; as many columns as the one of most rank needs."""
+    """Return F with `K = F Fᵀ` for each of several matrices, with columns for the highest rank."""
     values, vectors = np.linalg.eigh(matrices)
     largest = values[:, -1:]
     if (largest <= 0).any() or (values[:, :1] < -1e-6 * largest).any():
@@ -266,7 +266,7 @@ def as_metric(metric: Any, dim: int) -> Metric:
 
 
 #: Additive kernels of two numbers ≥ 0.
-_ADDITIVE = {
+_ADDITIVE: dict[str, Callable[[Vector, Vector], Vector]] = {
     "intersection": np.minimum,
     "hellinger": lambda x, y: np.sqrt(x * y),
     "chi2": lambda x, y: np.divide(2 * x * y, x + y, out=np.zeros(np.shape(x + y)), where=x + y > 0),
@@ -301,7 +301,7 @@ def additive_metric(kernel: str, points: npt.ArrayLike) -> Metric:
             "least two points that rise from 0 or more."
         )
     if kernel == "intersection" and not grid[:, 0].any():
-        return GridMetric(*grid.shape, np.diff(grid))
+        return GridMetric(len(grid), grid.shape[1], np.diff(grid))
     if kernel == "hellinger":
         return BlockMetric(np.sqrt(grid)[:, :, None])
     return BlockMetric(_factors(_ADDITIVE[kernel](grid[:, :, None], grid[:, None, :])))

@@ -199,12 +199,13 @@ class CodedRows:
         """Return histograms `(k, dim)` of the codes of rows `first, first + 1, ...`, with `shares (k, m)`."""
         tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
         shared = [with_shares(line, first) for line in shares]
+
+        def fill(task: tuple[int, slice]) -> None:
+            (samples, own), blocks = shared[task[0]], task[1]
+            scatter(self.codes, blocks.start, blocks.stop, samples, own, tables[task[0]])
+
         # Tiles of blocks write to different tables, so nothing has to be added up afterwards.
-        run_tasks(
-            lambda task: scatter(self.codes, task[1].start, task[1].stop, *shared[task[0]], tables[task[0]]),
-            product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)),
-            self.n_jobs,
-        )
+        run_tasks(fill, product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)), self.n_jobs)
         return tables.reshape(len(shares), self.dim)
 
 

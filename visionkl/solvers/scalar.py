@@ -137,10 +137,7 @@ class EpsilonInsensitive:
         error = z - self.targets
         outside = np.concatenate([error, -error]) - self.epsilon
         width = _width_of_slack(np.abs(outside), np.tile(weights, 2), slack) if slack > 0 else 0.0
-        if width > 0:
-            shares = np.clip(0.5 + outside / (2 * width), 0, 1)
-        else:
-            shares = (outside > 0).astype(np.float64)
+        shares = np.clip(0.5 + outside / (2 * width), 0, 1) if width > 0 else (outside > 0) * 1.0
         above, below = np.split(shares, 2)
         slopes = above - below
         return slopes, -slopes * self.targets - (above + below) * self.epsilon

@@ -92,22 +92,29 @@ def _run(
 ) -> None:
     shared = risks[0]
     active = list(range(len(risks)))
+    # Of each problem: the scores at its answer, where it wants planes, the planes' offsets, and the planes.
+    scores: dict[int, Vector] = {}
+    points: dict[int, Vector] = {}
+    offsets: dict[int, Vector] = {}
+    planes: dict[int, Vector] = {}
 
-    def each(function: Callable[[int], Result]) -> list[Result]:
-        return run_tasks(function, active, n_jobs)
+    def in_threads(function: Callable[[int], Result]) -> dict[int, Result]:
+        return dict(zip(active, run_tasks(function, active, n_jobs), strict=True))
 
-    scores = dict(zip(active, shared.scores(np.stack(each(lambda k: bundles[k].v))), strict=True))
-    points = dict(zip(active, each(lambda k: bundles[k].begin(risks[k], scores[k])), strict=True))
+    def take_scores(v: dict[int, Vector]) -> None:
+        scores.update(zip(v, shared.scores(np.stack(list(v.values()))), strict=True))
+
+    def learn(k: int) -> Vector:
+        bundles[k].add(offsets[k], planes[k][None])
+        return bundles[k].answer()
+
+    take_scores(in_threads(lambda k: bundles[k].v))
+    points.update(in_threads(lambda k: bundles[k].begin(risks[k], scores[k])))
     while active:
-        taken = each(lambda k: risks[k].shares(points[k], bundles[k].slack))
-        planes = shared.planes_of(np.concatenate([shares for _, shares in taken]))
-        offered = dict(zip(active, zip([offsets for offsets, _ in taken], planes, strict=True), strict=True))
-
-        def learn(k: int) -> Vector:
-            offsets, own = offered[k]
-            bundles[k].add(offsets, own[None])
-            return bundles[k].answer()
-
-        scores = dict(zip(active, shared.scores(np.stack(each(learn))), strict=True))
-        points = dict(zip(active, each(lambda k: bundles[k].search(risks[k], scores[k])), strict=True))
+        taken = in_threads(lambda k: risks[k].shares(points[k], bundles[k].slack))
+        offsets.update((k, own) for k, (own, _) in taken.items())
+        shares = np.concatenate([own for _, own in taken.values()])
+        planes.update(zip(active, shared.planes_of(shares), strict=True))
+        take_scores(in_threads(learn))
+        points.update(in_threads(lambda k: bundles[k].search(risks[k], scores[k])))
         active = [k for k in active if not watches[k].finished(bundles[k])]

@@ -10,7 +10,7 @@ The loops without tables decode each block as they go (*immediate expansion*). T
 very few samples and are here to be compared with.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, call-arg"
 
 import numpy as np
 from numba.core import types
