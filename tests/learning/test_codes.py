@@ -1,4 +1,4 @@
-"""Learning on codes is learning on decoded vectors: all expansions, routes and stores; pipelines, searches."""
+"""Learning on codes is learning on decoded vectors, by any expansion and route, from memory and files."""
 
 import copy
 import pickle
