@@ -161,6 +161,7 @@ def test_a_path_ends_where_single_fits_do(four, route):
             objective(model, X, y, C, "hinge"), objective(cold, X, y, C, "hinge"), rtol=3e-6
         )
         np.testing.assert_array_equal(model.classes_, cold.classes_)
+    assert not hasattr(base, "n_features_in_")
 
 
 def test_a_path_takes_fewer_passes(two):

@@ -102,13 +102,13 @@ class BundleMachine(BaseEstimator):
         if not len(Cs):
             raise parameter_error(type(self).__name__ + ".fit_path", "Cs", "a list of numbers > 0", Cs)
         models = [clone(self).set_params(C=C, regularisation=None) for C in Cs]
-        self._fit_together(models, X, y, sample_weight)
+        models[0]._fit_together(models, X, y, sample_weight)
         return models
 
     def _fit_together(
         self, models: Sequence[BundleMachine], X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None
     ) -> None:
-        """Fit several copies of this estimator, which differ in the strength of regularisation."""
+        """Fit this estimator and copies of it that differ in the strength of regularisation."""
         settings = self._settings()
         data, books, labels = self._read_training(X, y)
         weights = _check_sample_weight(sample_weight, data, dtype=np.float64, ensure_non_negative=True)
@@ -216,8 +216,7 @@ class BundleMachine(BaseEstimator):
             raise DataError(
                 f"{type(self).__name__}: codes have the shape (n_samples, n_blocks), not {codes.shape}."
             )
-        # Not `astype`, which would load a file.
-        return codes if codes.dtype == books.code_dtype else codes.astype(books.code_dtype)
+        return codes.astype(books.code_dtype, copy=False)
 
     def _warn_of_gap(self) -> None:
         if not self._converged:

@@ -205,14 +205,14 @@ class BundleSVC(ClassifierMixin, BundleMachine):
                 f"BundleSVC needs samples of at least two classes; all {len(labels)} are of 1 class, "
                 f"{classes[0]!r}."
             )
-        weights = weights * compute_sample_weight(self.class_weight, labels)
-        if not weights.any():
+        all_weights = weights * compute_sample_weight(self.class_weight, labels)
+        if not all_weights.any():
             raise DataError("BundleSVC: the class weights leave no sample with a weight above 0.")
         signs = [np.where(numbers == k, 1.0, -1.0) for k in _positive(classes)]
-        parts = [weights]
+        parts = [all_weights]
         if self.probability:
             dealt = self._deal(numbers, weights, seed)
-            parts += [weights * (dealt != part) for part in range(dealt.max() + 1)]
+            parts += [all_weights * (dealt != part) for part in range(dealt.max() + 1)]
         return [Problem(y, part) for part in parts for y in signs]
 
     def _adopt(

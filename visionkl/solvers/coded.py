@@ -46,6 +46,8 @@ _TILE = 16
 _TASKS_OF_WAVE = 16
 # Functions whose tables stand side by side.
 _MOST_LANES = 2 * LANES
+# Codes are turned in pieces of so many rows, and an eighth as many blocks.
+_SQUARE = 512
 # Columns that are decoded at a time for a Gram matrix.
 _PANEL = 2048
 
@@ -77,7 +79,7 @@ class QuantisedRows:
         self.dim = self.n_blocks * self.size
         self.n_jobs = n_jobs
         self.mapped = _is_mapped(given)
-        self._codes = given if self.mapped else np.ascontiguousarray(given.T)
+        self._codes = given if self.mapped else _turn(given, n_jobs)
 
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
@@ -139,7 +141,7 @@ class QuantisedRows:
     def _turned(self, rows: slice, blocks: slice) -> tuple[npt.NDArray[Any], int]:
         """Return codes `(n_blocks, ...)` of some blocks, and where in them some rows begin."""
         if self.mapped:
-            return np.ascontiguousarray(self._codes[rows, blocks].T), 0
+            return _turn(self._codes[rows, blocks], 1), 0
         return self._codes[blocks], rows.start
 
     def _piece_scores(self, rows: slice, blocks: slice, weights: FloatArray) -> Vector:
@@ -264,6 +266,18 @@ def _in_lines(columns: npt.NDArray[np.floating]) -> tuple[FloatArray, tuple[int,
     lines[..., :k] = columns
     lines[..., k:] = 0
     return lines, (0,) * n_lines
+
+
+def _turn(codes: npt.NDArray[Any], n_jobs: int | None) -> npt.NDArray[Any]:
+    """Copy codes `(n, n_blocks)` into `(n_blocks, n)`, in squares that stay in the cache."""
+    turned = np.empty(codes.shape[::-1], codes.dtype)
+
+    def turn(blocks: slice) -> None:
+        for band in cut(0, len(codes), _SQUARE):
+            turned[blocks, band] = codes[band, blocks].T
+
+    run_tasks(turn, cut(0, codes.shape[1], _SQUARE // 8), n_jobs)
+    return turned
 
 
 def _is_mapped(array: npt.NDArray[Any]) -> bool:
