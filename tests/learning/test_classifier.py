@@ -115,9 +115,9 @@ def test_threads_change_nothing(four, route):
 def test_kinds_of_data(four, route, kind):
     X, y = four
     X = np.where(np.abs(X) > 1, X, 0)
-    plain = BundleSVC(0.3, route=route, tol=1e-5).fit(X, y)
+    plain = BundleSVC(0.3, route=route, tol=1e-5, max_iter=20_000).fit(X, y)
     data = X.astype(np.float32) if kind is np.float32 else kind(X)
-    other = BundleSVC(0.3, route=route, tol=1e-5).fit(data, y)
+    other = BundleSVC(0.3, route=route, tol=1e-5, max_iter=20_000).fit(data, y)
     np.testing.assert_allclose(
         objective(other, X, y, 0.3, "hinge"), objective(plain, X, y, 0.3, "hinge"), rtol=3e-5
     )
