@@ -7,7 +7,10 @@ from sklearn.svm import LinearSVC
 
 from tests.solvers.problems import codes_and_books, decode, objective, two_classes
 from visionkl.core.errors import DataError, UsageError
+from visionkl.solvers.bundle import minimise
 from visionkl.solvers.linear import dual_svm, dual_svm_gram
+from visionkl.solvers.losses import Risk
+from visionkl.solvers.metrics import DiagonalMetric
 from visionkl.solvers.rows import CodedRows
 
 
@@ -101,3 +104,32 @@ def test_bad_input_in_one_sentence(call, error, complaint):
     X, y = two_classes(20, 3)
     with pytest.raises(error, match=complaint):
         call(X, y)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_regression_is_what_the_bundle_solver_finds(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 6))
+    y = X @ rng.normal(size=6) + 3 + rng.normal(size=120)
+    weights = rng.integers(0, 3, 120)
+    settings = {"loss": loss, "epsilon": 0.3, "weights": weights}
+    risk = Risk(X, y, **settings)
+    planes = minimise(risk, DiagonalMetric(7), regularisation=0.05, tol=1e-6)
+    for result in (
+        dual_svm(X, y, regularisation=0.05, tol=1e-6, max_passes=10_000, **settings),
+        dual_svm_gram(X @ X.T, y, regularisation=0.05, tol=1e-6, max_passes=10_000, **settings),
+    ):
+        assert result.converged
+        assert result.primal == pytest.approx(planes.primal, rel=1e-5)
+        assert X.T @ result.shares == pytest.approx(planes.v[:-1], abs=0.02)
+        assert result.bias == pytest.approx(planes.v[-1], abs=0.02)
+
+
+def test_descent_goes_on_where_it_was():
+    X, y = two_classes(200, 10)
+    cold = dual_svm(X, y, regularisation=1e-3, tol=1e-6, max_passes=100_000)
+    again = dual_svm(X, y, regularisation=1e-3, tol=1e-6, start=cold.alpha)
+    assert again.n_passes < 0.2 * cold.n_passes
+    assert again.primal == pytest.approx(cold.primal, rel=1e-6)
+    with pytest.raises(UsageError, match="another problem"):
+        dual_svm(X, y, regularisation=1e-3, start=cold.alpha[1:])

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.solvers.problems import two_classes
 from visionkl.core.errors import DataError, UsageError
-from visionkl.solvers.losses import LOSSES, Risk
+from visionkl.solvers.losses import Risk
+from visionkl.solvers.scalar import LOSSES, TUBES
 
 
 def test_losses_by_hand():
@@ -25,6 +26,16 @@ def test_derivatives_against_differences(loss):
     assert LOSSES[loss].derivative(z) == pytest.approx(difference, abs=1e-5)
 
 
+@pytest.mark.parametrize("loss", TUBES)
+def test_tubes_by_hand_and_their_derivatives(loss):
+    tube = TUBES[loss](np.array([1.0, 1.0, 1.0, -2.0]), 0.5)
+    z = np.array([0.0, 1.2, 3.0, -2.7])
+    outside = np.array([0.5, 0.0, 1.5, 0.2])
+    assert tube.value(z) == pytest.approx(outside**2 if loss.startswith("squared") else outside)
+    difference = (tube.value(z + 1e-6) - tube.value(z - 1e-6)) / 2e-6
+    assert tube.derivative(z) == pytest.approx(difference, abs=1e-5)
+
+
 def groups_for(y, rng):
     """Rows of the samples: one for positives, one to three for negatives, in a random order."""
     groups = np.concatenate([np.full(1 if label > 0 else rng.integers(1, 4), i) for i, label in enumerate(y)])
@@ -33,12 +44,16 @@ def groups_for(y, rng):
 
 @settings(max_examples=80, deadline=None)
 @given(
-    st.integers(0, 2**31), st.sampled_from(list(LOSSES)), st.integers(1, 4), st.booleans(), st.floats(0, 0.3)
+    st.integers(0, 2**31),
+    st.sampled_from([*LOSSES, *TUBES]),
+    st.integers(1, 4),
+    st.booleans(),
+    st.floats(0, 0.3),
 )
 def test_planes_lie_below_the_risk_and_touch_it(seed, loss, n_parts, grouped, slack):
     rng = np.random.default_rng(seed)
     y = np.array([1, -1] * 6)
-    groups = groups_for(y, rng) if grouped else None
+    groups = groups_for(y, rng) if grouped and loss in LOSSES else None
     X = rng.normal(size=(12 if groups is None else len(groups), 3))
     weights = rng.random(12) + 0.1
     risk = Risk(X, y, loss=loss, weights=weights, class_weights=(2.0, 0.5), groups=groups, n_parts=n_parts)

@@ -9,6 +9,8 @@ from visionkl.solvers.metrics import (
     DiagonalMetric,
     GridMetric,
     StackedMetric,
+    additive_metric,
+    as_metric,
     dense_metric,
     product,
 )
@@ -77,6 +79,24 @@ def test_bounds_are_found_in_a_stack():
     positions, scales = metric.locate(np.array([16, 15]))
     w = rng.normal(size=metric.rank)
     assert w[positions] * scales == pytest.approx(metric.expand(w)[[16, 15]])
+
+
+@pytest.mark.parametrize("kernel", ["intersection", "hellinger", "chi2"])
+@pytest.mark.parametrize("first", [0.0, 0.3])
+def test_products_of_additive_kernels_on_grids(kernel, first):
+    grid = first + np.cumsum([[0.0, 0.5, 0.1, 1.0], [0.0, 0.2, 0.2, 0.2]], axis=1)
+    a = np.random.default_rng(0).normal(size=(2, 4))
+    x, z = grid[:, :, None], grid[:, None, :]
+    with np.errstate(invalid="ignore"):
+        K = {
+            "intersection": np.minimum(x, z),
+            "hellinger": np.sqrt(x * z),
+            "chi2": np.nan_to_num(2 * x * z / (x + z)),
+        }[kernel]
+    metric = additive_metric(kernel, grid)
+    expected = (K @ a[:, :, None]).ravel()
+    np.testing.assert_allclose(product(metric, a.ravel()), expected, atol=1e-9)
+    np.testing.assert_allclose(product(as_metric(K, 8), a.ravel()), expected, atol=1e-9)
 
 
 def test_tied_coefficients_cannot_be_bounded():
