@@ -5,10 +5,8 @@ parts are sought, and 6 roots of three sizes on the levels an octave above. Code
 picture's own cells: one block a cell, 256 codewords. Dense filters have the cells themselves to work on.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,16 +172,15 @@ def learning(setting: Setting) -> Iterator[Contestant]:
     rows = (common + random.normal(size=common.shape)).astype(np.float32)
     quantizer = ProductQuantizer(256, block_size=size, n_jobs=threads)
     ours = _squared_error(quantizer.fit(rows).books_, rows)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "words.npy"
-        peer = setting.peers.contestant(
-            "faiss", "faiss_learn", {"rows": rows}, n_blocks=n_blocks, threads=threads, save=str(path)
-        )
-        if path.is_file():
-            theirs = _squared_error(Codebooks(np.load(path)), rows)
-            setting.notes.append(f"squared error of ours ÷ faiss's: {ours / theirs:.4f}")
-        yield Contestant("visionkl", "ours", lambda: _discard(quantizer.fit(rows)))
-        yield peer
+    path = setting.peers.file("words.npy")
+    peer = setting.peers.contestant(
+        "faiss", "faiss_learn", {"rows": rows}, n_blocks=n_blocks, threads=threads, save=str(path)
+    )
+    if path.is_file():
+        theirs = _squared_error(Codebooks(np.load(path)), rows)
+        setting.notes.append(f"squared error of ours ÷ faiss's: {ours / theirs:.4f}")
+    yield Contestant("visionkl", "ours", lambda: _discard(quantizer.fit(rows)))
+    yield peer
 
 
 def _squared_error(books: Codebooks, rows: npt.NDArray[np.float32]) -> float:

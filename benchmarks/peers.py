@@ -105,10 +105,14 @@ class Peers:
             return Contestant(name, "peer", missing=str(reason))
         return Contestant(f"{name} {version}", "peer", lambda: float(self._ask(request)))
 
+    def file(self, name: str) -> Path:
+        """Name a file that may be there as long as the peers are asked."""
+        return Path(self._folder.name) / name
+
     def _as_file(self, name: str, array: Any) -> str:
         import numpy as np
 
-        path = Path(self._folder.name) / f"{name}.npy"
+        path = self.file(f"{name}.npy")
         np.save(path, array)
         return str(path)
 
