@@ -64,18 +64,18 @@ def check_choice(owner: str, name: str, value: Any, choices: Collection[Any]) ->
     return value
 
 
-def check_rows(owner: str, X: npt.ArrayLike, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+def check_rows(owner: str, X: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """Return samples as a contiguous array `(n_samples, n_features)` of finite numbers.
 
-    Without a `dtype` float32 stays float32, and everything else becomes float64. Complaints name the first bad
-    row and column, and hold the words that scikit-learn's own checks look for.
+    Without a `dtype` float32 stays float32, and everything else becomes float64. Complaints name the first
+    bad row and column, and hold the words that scikit-learn's own checks look for.
 
     Examples
     --------
     >>> check_rows("FourierMap", [[1, 2], [3, float("nan")]])
     Traceback (most recent call last):
-    visionkl.core.errors.DataError: FourierMap: X holds NaN or infinity (or too large a number for float64) in row
-    1, column 1; fill in or leave out such rows.
+    visionkl.core.errors.DataError: FourierMap: X holds NaN or infinity (or too large a number for float64)
+    in row 1, column 1; fill in or leave out such rows.
     """
     import numpy as np
     import scipy.sparse

@@ -17,123 +17,39 @@ name                      k(x, y)                                               
 ========================= ========================================================== ==============
 
 0/0 is 0. A kernel is a small object that is called on rows: `Chi2()(X, Y)` is the matrix `k(X[i], Y[k])`, and
-`Chi2()(X)` that of X with itself. `kernel_matrix` does the same by name. `Polynomial` transforms another kernel,
-and `Additive` sums any function of two numbers over the features.
+`Chi2()(X)` that of X with itself. `kernel_matrix` does the same by name. `visionkl.kernels.base` has
+kernels made of others.
 
 If unsure: histograms of words or gradients take `"exp_chi2"` with its own width; numbers of any sign take
 `"gaussian"`.
 
-Implementation
---------------
-Linear, gaussian and Hellinger kernels are matrix products. The others are compiled loops over pairs of rows
-(`visionkl.backend.cpu.kernels`). Either way the matrix is filled in bands of rows by several threads, and no
-temporary is larger than a band; a matrix of X with itself is computed on one side of the diagonal only. The
-result does not depend on the number of threads. float32 stays float32: sums over features then carry an error of
-about 1e-6 of their size.
+Implementation -------------- Linear, gaussian and Hellinger kernels are matrix products. The others are
+compiled loops over pairs of rows (`visionkl.backend.cpu.kernels`). Either way the matrix is filled in bands
+of rows by several threads, and no temporary is larger than a band; a matrix of X with itself is computed on
+one side of the diagonal only. The result does not depend on the number of threads. float32 stays float32:
+sums over features then carry an error of about 1e-6 of their size, and numbers should lie between 1e-18 and
+1e18.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu import kernels as loops
-from visionkl.backend.cpu.elementary import logarithms
-from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, check_rows, parameter_error
+from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above
 from visionkl.kernels.sigma import Sigma, feature_groups
 
-Matrix = npt.NDArray[Any]
-
-_BAND = 64
 #: exp of half the numbers in this span, squared, is still a normal number.
 _WIDEST = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 700.0}
-
-
-class Kernel:
-    """What all kernels have in common: the checks, the bands and the threads.
-
-    A kernel says how rows are made ready (`_prepare`) and how a band of the matrix is filled (`_fill`).
-    """
-
-    #: Whether numbers must be 0 or above.
-    histogram = False
-
-    def __call__(
-        self, X: npt.ArrayLike, Y: npt.ArrayLike | None = None, *, n_jobs: int | None = None
-    ) -> Matrix:
-        """Compute the kernel between all rows of X and all rows of Y (X by default).
-
-        Parameters
-        ----------
-        X, Y : array_like of float, shapes (n, d) and (m, d)
-        n_jobs : int, optional
-            Threads; all usable cores by default.
-
-        Returns
-        -------
-        ndarray of float32 if both are, and of float64 otherwise, shape (n, m)
-        """
-        rows = self.check(X)
-        if Y is None:
-            others = rows
-        else:
-            others = self.check(Y)
-            if others.shape[1] != rows.shape[1]:
-                raise DataError(
-                    f"{self._name}: X has {rows.shape[1]} features but Y has {others.shape[1]}; "
-                    "give rows of the same length."
-                )
-            dtype = np.result_type(rows, others)
-            rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
-        out = np.empty((len(rows), len(others)), rows.dtype)
-        left, right = self._prepare(rows, others)
-        bands = [slice(first, min(first + _BAND, len(rows))) for first in range(0, len(rows), _BAND)]
-        if Y is None:
-            run_tasks(lambda band: self._fill(left, right, out, band, band.stop), bands[::-1], n_jobs)
-            run_tasks(lambda band: loops.mirror(out, band.start, band.stop), bands, n_jobs)
-        else:
-            run_tasks(lambda band: self._fill(left, right, out, band, len(others)), bands, n_jobs)
-        return out
-
-    def diagonal(self, X: npt.ArrayLike) -> Matrix:
-        """Compute the kernel of each row with itself, shape (n,)."""
-        rows = self.check(X)
-        return np.ones(len(rows), rows.dtype)
-
-    def check(self, X: npt.ArrayLike) -> Matrix:
-        """Return rows that this kernel takes, as an array, or complain and name the column."""
-        rows = check_rows(self._name, X)
-        if self.histogram:
-            check_above(self._name, rows, 0.0, inclusive=True)
-        return rows
-
-    @property
-    def _name(self) -> str:
-        return type(self).__name__
-
-    def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Any, Any]:
-        return X, Y
-
-    def _fill(self, left: Any, right: Any, out: Matrix, band: slice, n_columns: int) -> None:
-        raise NotImplementedError
-
-
-def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = False) -> None:
-    """Complain if a number is below the bound, or equal to it if that is not allowed."""
-    lowest = rows.min()
-    if lowest > bound or (inclusive and lowest == bound):
-        return
-    row, column = np.unravel_index(np.argmin(rows), rows.shape)
-    raise DataError(
-        f"{owner}: Negative values in data: X holds {lowest:g} in row {row}, column {column}, but numbers must be "
-        f"{'≥' if inclusive else '>'} {bound:g}; leave the column out, or shift or clip it."
-    )
+#: Rows that tell the mean distance well.
+_ENOUGH_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -184,6 +100,13 @@ class Gaussian(Kernel):
     sigma: Sigma = 1.0
     blocks: Sequence[int] | None = None
 
+    @classmethod
+    def of(cls, X: npt.ArrayLike) -> Gaussian:
+        """Make the kernel whose σ suits the spread of the data: √(2 / (n_features · variance))."""
+        rows = check_rows(cls.__name__, X)
+        spread = rows.shape[1] * float(rows.var(dtype=np.float64))
+        return cls(float(np.sqrt(2 / spread)) if spread > 0 else 1.0)
+
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Any, Any]:
         sigmas, groups = feature_groups(self._name, self.sigma, self.blocks, X.shape[1])
         scale = sigmas[groups].astype(X.dtype)
@@ -205,19 +128,8 @@ class Gaussian(Kernel):
             out[diagonal, diagonal] = 1  # free of rounding
 
 
-class _PairKernel(Kernel):
-    """A kernel that is summed pair by pair."""
-
-    kind = loops.CHI2
-
-    def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
-        dtype = out.dtype
-        constants = np.finfo(dtype).tiny, logarithms(dtype)
-        loops.add_pairs(self.kind, left, right, out, band.start, band.stop, n_columns, *constants)
-
-
 @dataclass(frozen=True, eq=False)
-class SkewedChi2(_PairKernel):
+class SkewedChi2(PairKernel):
     """Π sech(σ Δ), Δ = log(x + c) − log(y + c); with σ = ½ it is Π 2√((x+c)(y+c)) / (x + y + 2c).
 
     Parameters
@@ -233,7 +145,7 @@ class SkewedChi2(_PairKernel):
     sigma: Sigma = 0.5
     c: float = 1.0
     blocks: Sequence[int] | None = None
-    kind = loops.SECH
+    kind: ClassVar[tuple[int, ...]] = loops.SECH
 
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
@@ -245,8 +157,8 @@ class SkewedChi2(_PairKernel):
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
         left = self._scaled_logarithms(X)
         right = left if Y is X else self._scaled_logarithms(Y)
-        # sech(a − b) = 2 eᵃeᵇ / (e²ᵃ + e²ᵇ): exponentials once a number instead of once a pair. They are taken
-        # around the middle of each feature, so that they stay far from overflow.
+        # sech(a − b) = 2 eᵃeᵇ / (e²ᵃ + e²ᵇ): exponentials once a number instead of once a pair. They are
+        # taken around the middle of each feature, so that they stay far from overflow.
         low = np.minimum(left.min(axis=0), right.min(axis=0))
         high = np.maximum(left.max(axis=0), right.max(axis=0))
         widest = float((high - low).max())
@@ -295,7 +207,7 @@ class SkewedIntersection(SkewedChi2):
         np.exp(np.negative(part, out=part), out=part)
 
 
-class _Histogram(_PairKernel):
+class _Histogram(PairKernel):
     """A sum over features of something homogeneous, with k(x, x) = x."""
 
     histogram = True
@@ -346,7 +258,7 @@ class JensenShannon(_Histogram):
 
 
 @dataclass(frozen=True)
-class ExpChi2(_PairKernel):
+class ExpChi2(PairKernel):
     """exp(−Σ (x − y)² / (x + y) / width).
 
     Parameters
@@ -358,8 +270,8 @@ class ExpChi2(_PairKernel):
     --------
     >>> X = np.random.default_rng(0).random((50, 10))
     >>> kernel = ExpChi2.of(X)
-    >>> bool(abs(np.log(kernel(X)).mean() + 1) < 1e-6)  # the mean distance is the width
-    True
+    >>> round(float(-np.log(kernel(X)).sum() / (50 * 49)), 6)  # the mean distance is the width
+    1.0
     """
 
     width: float = 1.0
@@ -368,9 +280,15 @@ class ExpChi2(_PairKernel):
 
     @classmethod
     def of(cls, X: npt.ArrayLike, *, n_jobs: int | None = None) -> ExpChi2:
-        """Make the kernel whose width is the mean χ² distance between rows (1, if all are equal)."""
-        distances = _Chi2Distance()(X, n_jobs=n_jobs)
-        return cls(float(distances.mean(dtype=np.float64)) or 1.0)
+        """Make the kernel whose width is the mean χ² distance between different rows.
+
+        Of very many rows, some spread evenly over all are taken. The width is 1 if all are equal.
+        """
+        rows = cls().check(X)
+        if len(rows) > _ENOUGH_ROWS:
+            rows = rows[np.linspace(0, len(rows) - 1, _ENOUGH_ROWS).astype(np.intp)]
+        total = float(_Chi2Distance()(rows, n_jobs=n_jobs).sum(dtype=np.float64))
+        return cls(total / (len(rows) * (len(rows) - 1)) if total > 0 else 1.0)
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         super()._fill(left, right, out, band, n_columns)
@@ -385,118 +303,9 @@ class ExpChi2(_PairKernel):
         return super().check(X)
 
 
-class _Chi2Distance(_PairKernel):
+class _Chi2Distance(PairKernel):
     histogram = True
     kind = loops.CHI2_DISTANCE
-
-
-@dataclass(frozen=True)
-class Polynomial(Kernel):
-    """Σ_i coefficients[i] · K^i, element by element, of another kernel K (METHODS §9).
-
-    Parameters
-    ----------
-    kernel : Kernel
-    coefficients : sequence of float
-        None negative: of the powers 0, 1, 2, ...
-
-    Examples
-    --------
-    >>> Polynomial(Linear(), (1.0, 0.0, 2.0))([[1.0]], [[3.0]])
-    array([[19.]])
-    """
-
-    kernel: Kernel = field(default_factory=Linear)
-    coefficients: Sequence[float] = (0.0, 1.0)
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.coefficients, dtype=np.float64)
-        if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values >= 0)).all():
-            accepted = "a list of finite numbers ≥ 0, so that the result is a kernel"
-            raise parameter_error("Polynomial", "coefficients", accepted, self.coefficients)
-
-    def check(self, X: npt.ArrayLike) -> Matrix:
-        """Return rows that this kernel takes, as an array, or complain and name the column."""
-        return self.kernel.check(X)
-
-    def diagonal(self, X: npt.ArrayLike) -> Matrix:
-        """Compute the kernel of each row with itself, shape (n,)."""
-        return self._transform(self.kernel.diagonal(X))
-
-    def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Any, Any]:
-        return self.kernel._prepare(X, Y)
-
-    def _fill(self, left: Any, right: Any, out: Matrix, band: slice, n_columns: int) -> None:
-        self.kernel._fill(left, right, out, band, n_columns)
-        part = out[band, :n_columns]
-        part[...] = self._transform(part)
-
-    def _transform(self, K: Matrix) -> Matrix:
-        total = np.full_like(K, self.coefficients[-1])
-        for coefficient in reversed(self.coefficients[:-1]):
-            total *= K
-            total += K.dtype.type(coefficient)
-        return total
-
-
-@dataclass(frozen=True)
-class Additive(Kernel):
-    """Σ_j function(x_j, y_j), for any kernel of two numbers; as slow as the function.
-
-    Parameters
-    ----------
-    function : callable
-        Takes two arrays that broadcast, and returns the kernel of their elements.
-
-    Examples
-    --------
-    >>> Additive(np.minimum)([[1.0, 2.0]], [[3.0, 1.0]])
-    array([[2.]])
-    """
-
-    function: Callable[[Matrix, Matrix], Matrix]
-
-    def diagonal(self, X: npt.ArrayLike) -> Matrix:
-        """Compute the kernel of each row with itself, shape (n,)."""
-        rows = self.check(X)
-        return np.asarray(self.function(rows, rows), rows.dtype).sum(axis=1)
-
-    def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
-        part = out[band, :n_columns]
-        part[...] = 0
-        for j in range(left.shape[1]):
-            part += self.function(left[band, j, None], right[None, :n_columns, j])
-
-
-@dataclass(frozen=True)
-class UserKernel(Kernel):
-    """Any function of two matrices of rows that returns the matrix of kernels.
-
-    Parameters
-    ----------
-    function : callable
-    """
-
-    function: Callable[[Matrix, Matrix], Matrix]
-
-    def __call__(
-        self, X: npt.ArrayLike, Y: npt.ArrayLike | None = None, *, n_jobs: int | None = None
-    ) -> Matrix:
-        """Call the function; it may or may not use threads."""
-        rows = self.check(X)
-        others = rows if Y is None else self.check(Y)
-        matrix = np.asarray(self.function(rows, others), np.result_type(rows, others))
-        if matrix.shape != (len(rows), len(others)):
-            raise DataError(
-                f"UserKernel: the function must return a matrix of the shape {(len(rows), len(others))}, "
-                f"not {matrix.shape}."
-            )
-        return matrix
-
-    def diagonal(self, X: npt.ArrayLike) -> Matrix:
-        """Compute the kernel of each row with itself, shape (n,)."""
-        rows = self.check(X)
-        return np.concatenate([self(row[None])[0] for row in rows])
 
 
 KERNELS: dict[str, type[Kernel]] = {
@@ -533,8 +342,9 @@ def kernel_matrix(
     n_jobs : int, optional
         Threads; all usable cores by default.
     **params
-        The kernel's parameters, such as `sigma` or `width`, if it was given by name. The width of `"exp_chi2"` is
-        by default the mean distance between rows of Y.
+        The kernel's parameters, such as `sigma` or `width`, if it was given by name. Without any, the
+        gaussian's σ and the width of `"exp_chi2"` are measured on the rows of Y (`Gaussian.of`,
+        `ExpChi2.of`).
 
     Returns
     -------
@@ -545,13 +355,11 @@ def kernel_matrix(
     >>> kernel_matrix([[1.0, 2.0]], [[3.0, 1.0]], "intersection")
     array([[2.]])
     """
-    if isinstance(kernel, str) and kernel == "exp_chi2" and not params:
-        return ExpChi2.of(X if Y is None else Y, n_jobs=n_jobs)(X, Y, n_jobs=n_jobs)
-    return make_kernel("kernel_matrix", kernel, **params)(X, Y, n_jobs=n_jobs)
+    return make_kernel("kernel_matrix", kernel, X if Y is None else Y, **params)(X, Y, n_jobs=n_jobs)
 
 
-def make_kernel(owner: str, kernel: AnyKernel, **params: Any) -> Kernel:
-    """Make a kernel by name or of a function, or pass one through."""
+def make_kernel(owner: str, kernel: AnyKernel, X: npt.ArrayLike, **params: Any) -> Kernel:
+    """Make a kernel by name or of a function, or pass one through; without parameters it suits the rows."""
     if not isinstance(kernel, str) and callable(kernel):
         if params:
             raise parameter_error(owner, "kernel", "a name if parameters are given beside it", kernel)
@@ -560,4 +368,6 @@ def make_kernel(owner: str, kernel: AnyKernel, **params: Any) -> Kernel:
     known = getattr(KERNELS[kernel], "__dataclass_fields__", {})
     for name in params:
         check_choice(owner, f"parameter of the {kernel} kernel", name, tuple(known))
+    if kernel in ("gaussian", "exp_chi2") and not params:
+        return Gaussian.of(X) if kernel == "gaussian" else ExpChi2.of(X)
     return KERNELS[kernel](**params)

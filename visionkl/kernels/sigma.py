@@ -1,8 +1,8 @@
 """σ: how finely a kernel looks at each feature (METHODS §1).
 
-In every kernel with frequencies, σ multiplies the frequencies: it is an inverse width. There may be one for all
-features, one for each *block* of neighbouring features (a block is a channel: colours, gradients, ...), or one
-for each feature.
+In every kernel with frequencies, σ multiplies the frequencies: it is an inverse width. There may be one for
+all features, one for each *block* of neighbouring features (a block is a channel: colours, gradients, ...),
+or one for each feature.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def feature_groups(
         Who complains.
     sigma : float, or array_like of float, shape (n_groups,)
     blocks : sequence of int, optional
-        Lengths of the blocks, whose sum must be `n_features`. Without them there is one σ for all features, or
-        one for each.
+        Lengths of the blocks, whose sum must be `n_features`. Without them there is one σ for all features,
+        or one for each.
     n_features : int
 
     Returns

@@ -3,8 +3,8 @@
     out[i, k]  =  Σ_j term(X[i, j], Y[k, j])
 
 Four rows of Y stay in the nearest cache while a band of rows of X passes by, and their sums are made abreast:
-the compiler holds them in registers, 16 features at a time. Nothing of the size rows × rows × features is ever
-written. Where a term divides, the division takes most of the time, and nothing else needs to be faster.
+the compiler holds them in registers, 16 features at a time. Nothing of the size rows × rows × features is
+ever written. Where a term divides, the division takes most of the time, and nothing else needs to be faster.
 
 Which term it is must be known when the loop is compiled, so it is passed as a tuple whose length tells.
 """
