@@ -42,6 +42,13 @@ _DEFINED_IN = {
     "feature_pyramid": "visionkl.features.pyramid",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
+    # kernels and their maps
+    "kernel_matrix": "visionkl.kernels.exact",
+    "FourierMap": "visionkl.kernels.fourier",
+    "HomogeneousMap": "visionkl.kernels.homogeneous",
+    "SparseAdditiveMap": "visionkl.kernels.additive",
+    "KernelProjection": "visionkl.kernels.projection",
+    "ExpChi2Map": "visionkl.kernels.rbf",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

@@ -26,4 +26,10 @@ from visionkl.evaluation.errors import analyse_errors as analyse_errors
 from visionkl.evaluation.voc import evaluate_voc as evaluate_voc
 from visionkl.features.hog import hog as hog
 from visionkl.features.pyramid import feature_pyramid as feature_pyramid
+from visionkl.kernels.additive import SparseAdditiveMap as SparseAdditiveMap
+from visionkl.kernels.exact import kernel_matrix as kernel_matrix
+from visionkl.kernels.fourier import FourierMap as FourierMap
+from visionkl.kernels.homogeneous import HomogeneousMap as HomogeneousMap
+from visionkl.kernels.projection import KernelProjection as KernelProjection
+from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
 from visionkl.store import load as load

@@ -23,12 +23,13 @@ kernels made of others.
 If unsure: histograms of words or gradients take `"exp_chi2"` with its own width; numbers of any sign take
 `"gaussian"`.
 
-Implementation -------------- Linear, gaussian and Hellinger kernels are matrix products. The others are
-compiled loops over pairs of rows (`visionkl.backend.cpu.kernels`). Either way the matrix is filled in bands
-of rows by several threads, and no temporary is larger than a band; a matrix of X with itself is computed on
-one side of the diagonal only. The result does not depend on the number of threads. float32 stays float32:
-sums over features then carry an error of about 1e-6 of their size, and numbers should lie between 1e-18 and
-1e18.
+Implementation
+--------------
+Linear, gaussian and Hellinger kernels are matrix products. The others are compiled loops over pairs of rows
+(`visionkl.backend.cpu.kernels`). Either way the matrix is filled in bands of rows by several threads, and no
+temporary is larger than a band; a matrix of X with itself is computed on one side of the diagonal only. The
+result does not depend on the number of threads. float32 stays float32: sums over features then carry an error
+of about 1e-6 of their size, and numbers should lie between 1e-18 and 1e18.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Random Fourier maps (METHODS §2).
 
-Fundamentals ------------ A kernel that depends on the difference of its arguments is the mean of waves over
-random frequencies (Bochner). With `n_components` = d frequencies drawn once,
+Fundamentals
+------------
+A kernel that depends on the difference of its arguments is the mean of waves over random frequencies
+(Bochner). With `n_components` = d frequencies drawn once,
 
     ψ(x) = √(2/d) cos(H diag(σ) t(x) + 2π b),   k(x, y) ≈ ψ(x) · ψ(y),
 
@@ -21,8 +23,7 @@ The error falls as 1/√d, whatever the number of features. The frequencies may 
 * `"orthogonal"`: in sets of orthogonal directions. Only a gaussian's frequencies have a direction that is
   uniform on the sphere, so only they can be drawn so.
 * `"quasi"`: ω are points of a scrambled Sobol sequence, for all three kernels. It gains most for few
-features;
-  twice a power of two components makes the best use of it.
+  features; twice a power of two components makes the best use of it.
 
 The last two use each frequency twice, a quarter turn apart, which is a cosine and a sine: then the kernel of
 equal samples is exactly 1, and that of similar ones nearly so.
@@ -34,10 +35,11 @@ method.
 how a loss of the map's outputs changes with σ. Both work on blocks of rows and hold nothing of the size n × d
 but what they return. `FourierBasis` is the same for single blocks.
 
-Implementation -------------- Phases are computed in turns, not in radians: taking off whole turns is then
-exact, and the cosine is a polynomial (`visionkl.backend.cpu.elementary`), good to 3e-7 in float32. Blocks of
-rows are shared by threads, each of which lets BLAS multiply and passes over the result while it is in the
-cache.
+Implementation
+--------------
+Phases are computed in turns, not in radians: taking off whole turns is then exact, and the cosine is a
+polynomial (`visionkl.backend.cpu.elementary`), good to 3e-7 in float32. Blocks of rows are shared by threads,
+each of which lets BLAS multiply and passes over the result while it is in the cache.
 """
 
 from __future__ import annotations

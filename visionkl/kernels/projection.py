@@ -1,23 +1,23 @@
 """Projection on representatives, for any kernel: dense (Nyström) or sparse (METHODS §4).
 
-Fundamentals ------------ Choose D *representatives* Z, and put in the place of a sample its projection, in
-the kernel's space, on what they span. The projection has coefficients Φ(x) = K_ZZ† K_Zx, and inner products
-Φ(x)ᵀ K_ZZ Φ(y) ≈ k(x, y), which are exact for representatives.
+Fundamentals
+------------
+Choose D *representatives* Z, and put in the place of a sample its projection, in the kernel's space, on what
+they span. The projection has coefficients Φ(x) = K_ZZ† K_Zx, and inner products Φ(x)ᵀ K_ZZ Φ(y) ≈ k(x, y),
+which are exact for representatives.
 
 * `coordinates="raw"` returns these coefficients; `gram_` is the K_ZZ that inner products need.
 * `coordinates="orthonormal"` returns Λ V Φ, with K_ZZ = Vᵀ Λ² V, whose inner products are plain. With
-representatives
-  drawn from the data this is **Nyström's map**, and it is the default. `n_components` keeps the directions
-  with the largest eigenvalues (its principal components) and drops the rest.
+  representatives drawn from the data this is **Nyström's map**, and it is the default. `n_components` keeps
+  the directions with the largest eigenvalues (its principal components) and drops the rest.
 
 Sparse projections use at most `n_nonzero` = P representatives for each sample, so Φ has few coefficients and
 is a `scipy.sparse` matrix, in raw coordinates:
 
 * `method="nearest"`: the P nearest in the kernel's space, where the squared distance is k(x,x) − 2 k(x,z) +
-k(z,z);
+  k(z,z);
 * `method="omp"`: orthogonal matching pursuit, which takes the representative most like what is not explained
-yet,
-  one after the other. It takes longer and explains more.
+  yet, one after the other. It takes longer and explains more.
 
 If unsure: the default with a few hundred to a few thousand representatives. Random ones serve well, and
 k-means gives better ones if they must be few.
@@ -44,8 +44,9 @@ from visionkl.kernels.mapping import KernelMap, as_seed, bands
 _METHODS = ("dense", "nearest", "omp")
 _COORDINATES = ("orthonormal", "raw")
 _SOURCES = ("random", "kmeans")
-# Eigenvalues below this times the largest are rounding, and directions that stick out by less as well.
-_RANK_TOLERANCE = 1e-10
+# Eigenvalues below this times the largest are rounding, and directions that stick out by less as well. It
+# depends on the precision of the kernel between samples and representatives.
+_RANK_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 
 
 class KernelProjection(KernelMap):
@@ -67,7 +68,7 @@ class KernelProjection(KernelMap):
     coordinates : {"orthonormal", "raw"}, optional
         Raw by default for the sparse methods, which have no others, and orthonormal for the dense one.
     n_components : int, optional
-        Directions to keep, in orthonormal coordinates; all by default.
+        Directions to keep, of the dense method; all by default.
     random_state : int, RandomState instance or None
         Seed; None is different each time.
     n_jobs : int, optional
@@ -87,7 +88,7 @@ class KernelProjection(KernelMap):
     Examples
     --------
     >>> X = np.random.default_rng(0).random((200, 3))
-    >>> nystrom = KernelProjection("gaussian", n_representatives=50).fit(X)
+    >>> nystrom = KernelProjection("skewed_chi2", n_representatives=50).fit(X)
     >>> mapped = nystrom.transform(X)
     >>> bool(np.abs(mapped @ mapped.T - nystrom.kernel_(X)).max() < 0.01)
     True
@@ -145,7 +146,8 @@ class KernelProjection(KernelMap):
                 "KernelProjection: the kernel of the representatives with each other is 0, so nothing can be "
                 "projected on them; choose others, or another kernel."
             )
-        rank = int((values > _RANK_TOLERANCE * values[0]).sum())
+        self._tolerance = _RANK_TOLERANCE[rows.dtype]
+        rank = int((values > self._tolerance * values[0]).sum())
         kept = min(self.n_components or rank, rank)
         self.eigenvalues_ = values[:kept]
         whitened = vectors[:, :kept] / np.sqrt(self.eigenvalues_)
@@ -192,7 +194,7 @@ class KernelProjection(KernelMap):
                 similarities,
                 self.gram_,
                 norms,
-                _RANK_TOLERANCE,
+                self._tolerance,
                 chosen[band],
                 coefficients[band],
                 self.method == "omp",
@@ -249,11 +251,6 @@ class KernelProjection(KernelMap):
             raise UsageError(
                 f"The 'coordinates' parameter of KernelProjection must be 'raw' with method={self.method!r}: "
                 "orthonormal ones are dense. Got 'orthonormal' instead."
-            )
-        if self.n_components is not None and self._is_raw():
-            raise UsageError(
-                "The 'n_components' parameter of KernelProjection is for orthonormal coordinates. "
-                f"Got {self.n_components} with raw ones instead; leave it out."
             )
 
     def _is_raw(self) -> bool:
