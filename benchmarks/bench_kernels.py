@@ -1,7 +1,7 @@
 """Kernel matrices and explicit kernel maps, in single precision, against scikit-learn's.
 
-The rows are histograms of sum 1, which is what these kernels are for; a Fourier map takes any numbers. Peers are
-called with the same float32 rows, and BLAS has as many threads as ours.
+The rows are histograms of sum 1, which is what these kernels are for; a Fourier map takes any numbers. Peers
+are called with the same float32 rows, and BLAS has as many threads as ours.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def test_single_precision_and_threads(map_, bound, rows):
     error = np.abs(inner_products(fitted, fitted.transform(single)) - K).max()
     assert error < (bound + 1e-4) * K.max()
     again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(dense(again.transform(single)), dense(one[: len(single)]))
+    np.testing.assert_array_equal(dense(again.transform(single)), dense(fitted.transform(single)))
 
 
 @parametrize_with_checks(

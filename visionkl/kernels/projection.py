@@ -168,14 +168,17 @@ class KernelProjection(KernelMap):
             Shape (n_samples, D), or (n_samples, directions kept) in orthonormal coordinates.
         """
         rows = self._rows_to_map(X)
-        parts = bands(len(rows), len(self.gram_))
+        parts = bands(len(rows), 4 * len(self.gram_))
         Z = self.representatives_.astype(rows.dtype, copy=False)
         if self.method != "dense":
             return self._sparse(rows, Z, parts)
         projection = self._projection.astype(rows.dtype)
         out = np.empty((len(rows), self._n_features_out), rows.dtype)
-        for band in parts:
-            np.matmul(self.kernel_(rows[band], Z, n_jobs=self.n_jobs), projection, out=out[band])
+
+        def project(band: slice) -> None:
+            np.matmul(self.kernel_(rows[band], Z, n_jobs=1), projection, out=out[band])
+
+        run_tasks(project, parts, self.n_jobs)
         return out
 
     def _sparse(self, rows: Matrix, Z: Matrix, parts: list[slice]) -> sparse.csr_matrix:
