@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu import kmeans
@@ -42,7 +41,7 @@ from visionkl.backend.cpu.pq import encode, make_codebook
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks, Codes
 from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import stream
+from visionkl.core.rng import as_seed, stream
 from visionkl.core.validation import check_number, check_rows, parameter_error
 
 _DEFAULT_BLOCK_SIZE = 8
@@ -152,7 +151,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         n_features = rows.shape[1]
         n_blocks, block_size = self.blocks(n_features)
-        seed = self._seed()
+        seed = as_seed(self.random_state)
         n_samples = self.max_samples or _SAMPLES_A_CODEWORD * self.n_codewords
         if len(rows) > n_samples:
             chosen = stream(seed, "product quantizer", "rows").choice(len(rows), n_samples, replace=False)
@@ -276,11 +275,6 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "give 'block_size' alone, or an 'n_blocks' that divides the number of features."
             )
         return n_blocks, size
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

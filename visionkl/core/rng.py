@@ -5,6 +5,7 @@ on what was drawn elsewhere or on how many workers run, so the same seed gives t
 """
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -32,3 +33,12 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """
     key = "\x1f".join([str(int(seed)), *map(str, names)]).encode()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:16], "little"))
+
+
+def as_seed(random_state: Any) -> int:
+    """Make one seed of what scikit-learn calls a random state: an int, a RandomState, or None."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31))

@@ -58,11 +58,11 @@ from visionkl.backend.cpu.elementary import waves
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import stream
+from visionkl.core.rng import as_seed, stream
 from visionkl.core.validation import check_choice, check_number
 from visionkl.kernels.base import Kernel, Matrix, check_above
 from visionkl.kernels.exact import Gaussian, SkewedChi2, SkewedIntersection
-from visionkl.kernels.mapping import KernelMap, as_seed, bands
+from visionkl.kernels.mapping import KernelMap, bands
 from visionkl.kernels.sigma import Sigma, feature_groups
 
 Vector = npt.NDArray[np.float64]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.core.errors import DataError
@@ -57,13 +55,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.input_tags.positive_only = self._is_for_histograms()
         return tags
-
-
-def as_seed(random_state: Any) -> int:
-    """Make one seed of what scikit-learn calls a random state."""
-    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
 
 
 def bands(n_rows: int, n_numbers: int) -> list[slice]:

@@ -35,11 +35,11 @@ from scipy import sparse
 from visionkl.backend.cpu import maps as loops
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import stream
+from visionkl.core.rng import as_seed, stream
 from visionkl.core.validation import check_choice, check_number, check_rows
 from visionkl.kernels.base import Matrix
 from visionkl.kernels.exact import KERNELS, AnyKernel, make_kernel
-from visionkl.kernels.mapping import KernelMap, as_seed, bands
+from visionkl.kernels.mapping import KernelMap, bands
 
 _METHODS = ("dense", "nearest", "omp")
 _COORDINATES = ("orthonormal", "raw")

@@ -19,13 +19,13 @@ import numpy.typing as npt
 
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
-from visionkl.core.rng import stream
+from visionkl.core.rng import as_seed, stream
 from visionkl.core.validation import check_choice, check_number
 from visionkl.kernels.base import Matrix
 from visionkl.kernels.exact import ExpChi2
 from visionkl.kernels.fourier import DRAWS, FourierBasis, draw_waves
 from visionkl.kernels.homogeneous import Spectrum
-from visionkl.kernels.mapping import KernelMap, as_seed, bands
+from visionkl.kernels.mapping import KernelMap, bands
 
 
 class ExpChi2Map(KernelMap):
