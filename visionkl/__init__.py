@@ -46,6 +46,13 @@ _DEFINED_IN = {
     "BagOfWords": "visionkl.features.words",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
+    # kernels and their maps
+    "kernel_matrix": "visionkl.kernels.exact",
+    "FourierMap": "visionkl.kernels.fourier",
+    "HomogeneousMap": "visionkl.kernels.homogeneous",
+    "SparseAdditiveMap": "visionkl.kernels.additive",
+    "KernelProjection": "visionkl.kernels.projection",
+    "ExpChi2Map": "visionkl.kernels.rbf",
     # learning
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",

@@ -30,6 +30,12 @@ from visionkl.features.pyramid import feature_pyramid as feature_pyramid
 from visionkl.features.sift import DenseSIFT as DenseSIFT
 from visionkl.features.sift import dense_sift as dense_sift
 from visionkl.features.words import BagOfWords as BagOfWords
+from visionkl.kernels.additive import SparseAdditiveMap as SparseAdditiveMap
+from visionkl.kernels.exact import kernel_matrix as kernel_matrix
+from visionkl.kernels.fourier import FourierMap as FourierMap
+from visionkl.kernels.homogeneous import HomogeneousMap as HomogeneousMap
+from visionkl.kernels.projection import KernelProjection as KernelProjection
+from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
 from visionkl.learning.svm import BundleSVC as BundleSVC
 from visionkl.learning.svm import BundleSVR as BundleSVR
 from visionkl.store import load as load

@@ -87,4 +87,5 @@ def _picks_rows(key: Any, n_axes: int) -> bool:
     # A new axis, axes that are counted from the end, and masks of several axes are not looked into.
     if any(part is None or part is Ellipsis or np.ndim(part) > 1 for part in parts):
         return False
-    return len(parts) < n_axes or (len(parts) == n_axes and parts[-1] == slice(None))
+    whole = bool(parts) and isinstance(parts[-1], slice) and parts[-1] == slice(None)
+    return len(parts) < n_axes or (len(parts) == n_axes and whole)

@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -42,7 +41,7 @@ from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks
 from visionkl.coding.codes import CodeArray
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import seed_of, stream
-from visionkl.core.validation import check_number, parameter_error
+from visionkl.core.validation import check_number, check_rows, parameter_error
 
 _DEFAULT_BLOCK_SIZE = 8
 # Rows to learn from: more than this for each codeword hardly change it.
@@ -135,7 +134,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self
         """
         self._check_parameters()
-        rows = self._checked(X)
+        rows = check_rows("ProductQuantizer", X, np.float32)
         if len(rows) < self.n_codewords:
             raise DataError(
                 f"ProductQuantizer: n_samples = {len(rows)} rows are too few to learn {self.n_codewords} "
@@ -185,7 +184,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             An array that also knows the codebooks, for what learns on codes.
         """
         check_is_fitted(self)
-        rows = self._checked(X)
+        rows = check_rows("ProductQuantizer", X, np.float32)
         if rows.shape[1] != self.n_features_in_:
             raise DataError(
                 f"X has {rows.shape[1]} features, but ProductQuantizer is expecting "
@@ -279,38 +278,6 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # codes are integers
         return tags
-
-    def _checked(self, X: npt.ArrayLike) -> FloatArray:
-        """Rows as float32."""
-        if scipy.sparse.issparse(X):
-            raise DataError("ProductQuantizer: sparse data are not coded; give a dense array (X.toarray()).")
-        array = np.asarray(X)
-        if array.dtype.kind == "c":
-            raise DataError("ProductQuantizer: Complex data not supported; give real numbers.")
-        if array.ndim != 2:
-            raise DataError(
-                f"ProductQuantizer: X must have the shape (n_samples, n_features), not {array.shape}. "
-                "Reshape your data with X.reshape(-1, 1) if it has one feature, and with X.reshape(1, -1) if "
-                "it is one sample."
-            )
-        if 0 in array.shape:
-            raise DataError(
-                f"ProductQuantizer: X has {array.shape[0]} sample(s) and {array.shape[1]} feature(s) "
-                f"(shape={array.shape}) while a minimum of 1 is required."
-            )
-        try:
-            with np.errstate(over="ignore"):
-                rows = np.ascontiguousarray(array, dtype=np.float32)
-        except ValueError as error:
-            raise DataError(f"ProductQuantizer: X holds something that is no number ({error}).") from None
-        finite = np.isfinite(rows)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            raise DataError(
-                f"ProductQuantizer: X holds NaN or infinity (or too large a number for float32) "
-                f"in row {row}, column {column}; fill in or leave out such rows."
-            )
-        return rows
 
     def _warn_of_copies(self, n_different: list[int]) -> None:
         few = [block for block, n in enumerate(n_different) if n < self.n_codewords]

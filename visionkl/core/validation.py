@@ -1,6 +1,6 @@
 """Checks of what users pass in, with one form of complaint: what, whose, what is accepted, what came.
 
-NumPy is imported when a picture is checked: settings, and the help of commands, do without.
+NumPy is imported when a picture or an array is checked: settings, and the help of commands, do without.
 """
 
 from __future__ import annotations
@@ -62,6 +62,56 @@ def check_choice(owner: str, name: str, value: Any, choices: Collection[Any]) ->
     if value not in choices:
         raise parameter_error(owner, name, "one of " + ", ".join(map(repr, choices)), value)
     return value
+
+
+def check_rows(owner: str, X: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """Return samples as a contiguous array `(n_samples, n_features)` of finite numbers.
+
+    Without a `dtype` float32 stays float32, and everything else becomes float64. Complaints name the first
+    bad row and column, and hold the words that scikit-learn's own checks look for.
+
+    Examples
+    --------
+    >>> check_rows("FourierMap", [[1, 2], [3, float("nan")]])
+    Traceback (most recent call last):
+    visionkl.core.errors.DataError: FourierMap: X holds NaN or infinity (or too large a number for float64)
+    in row 1, column 1; fill in or leave out such rows.
+    """
+    import numpy as np
+    import scipy.sparse
+
+    if scipy.sparse.issparse(X):
+        raise DataError(f"{owner}: sparse data are not supported; give a dense array (X.toarray()).")
+    array = np.asarray(X)
+    if array.dtype.kind == "c":
+        raise DataError(f"{owner}: Complex data not supported; give real numbers.")
+    if array.ndim != 2:
+        raise DataError(
+            f"{owner}: X must have the shape (n_samples, n_features), not {array.shape}. "
+            "Reshape your data with X.reshape(-1, 1) if it has one feature, and with X.reshape(1, -1) if "
+            "it is one sample."
+        )
+    if 0 in array.shape:
+        raise DataError(
+            f"{owner}: X has {array.shape[0]} sample(s) and {array.shape[1]} feature(s) "
+            f"(shape={array.shape}) while a minimum of 1 is required."
+        )
+    kind = np.dtype(dtype or (np.float32 if array.dtype == np.float32 else np.float64))
+    try:
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(array, dtype=kind)
+    except ValueError as error:
+        raise DataError(f"{owner}: X holds something that is no number ({error}).") from None
+    # A finite sum is soon made, and says that all are finite; only an infinite one needs a closer look.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(rows.sum())
+    if suspicious and not (finite := np.isfinite(rows)).all():
+        row, column = np.argwhere(~finite)[0]
+        raise DataError(
+            f"{owner}: X holds NaN or infinity (or too large a number for {kind}) "
+            f"in row {row}, column {column}; fill in or leave out such rows."
+        )
+    return rows
 
 
 def check_picture(image: npt.ArrayLike, owner: str = "image") -> npt.NDArray[Any]:

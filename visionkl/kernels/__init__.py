@@ -1,0 +1,1 @@
+"""Kernels, exact and as explicit maps whose inner products come near them."""

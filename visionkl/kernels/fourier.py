@@ -1,0 +1,379 @@
+"""Random Fourier maps (METHODS §2).
+
+Fundamentals
+------------
+A kernel that depends on the difference of its arguments is the mean of waves over random frequencies
+(Bochner). With `n_components` = d frequencies drawn once,
+
+    ψ(x) = √(2/d) cos(H diag(σ) t(x) + 2π b),   k(x, y) ≈ ψ(x) · ψ(y),
+
+where H = h(ω), and ω and b are uniform in (0, 1):
+
+======================== ============== ======================= ====================================
+kernel                   t(x)           h(ω)                    of a feature's difference Δ in t
+======================== ============== ======================= ====================================
+`"gaussian"`             x              √2 erf⁻¹(2ω − 1)        exp(−½ σ² Δ²)
+`"skewed_chi2"`          log(x + c)     (2/π) log tan(πω/2)     sech(σ Δ)
+`"skewed_intersection"`  log(x + c)     tan(π(ω − ½))           exp(−σ abs(Δ))
+======================== ============== ======================= ====================================
+
+The error falls as 1/√d, whatever the number of features. The frequencies may be drawn with less variance:
+
+* `"iid"`: independently, as above.
+* `"orthogonal"`: in sets of orthogonal directions. Only a gaussian's frequencies have a direction that is
+  uniform on the sphere, so only they can be drawn so.
+* `"quasi"`: ω are points of a scrambled Sobol sequence, for all three kernels. It gains most for few
+  features; twice a power of two components makes the best use of it.
+
+The last two use each frequency twice, a quarter turn apart, which is a cosine and a sine: then the kernel of
+equal samples is exactly 1, and that of similar ones nearly so.
+
+If unsure, take `"orthogonal"` for a gaussian and `"quasi"` otherwise; `"iid"`, the default, is the plain
+method.
+
+σ is learned elsewhere, so H stays while σ changes: `transform_with` maps with another σ, and `gradient` tells
+how a loss of the map's outputs changes with σ. Both work on blocks of rows and hold nothing of the size n × d
+but what they return. `FourierBasis` is the same for single blocks.
+
+Implementation
+--------------
+Phases are computed in turns, not in radians: taking off whole turns is then exact, and the cosine is a
+polynomial (`visionkl.backend.cpu.elementary`), good to 3e-7 in float32. Blocks of rows are shared by threads,
+each of which lets BLAS multiply and passes over the result while it is in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from visionkl.backend.cpu import maps as loops
+from visionkl.backend.cpu.elementary import waves
+from visionkl.backend.scratch import scratch
+from visionkl.backend.threads import run_tasks
+from visionkl.core.errors import DataError, UsageError
+from visionkl.core.rng import seed_of, stream
+from visionkl.core.validation import check_choice, check_number
+from visionkl.kernels.base import Kernel, Matrix, check_above
+from visionkl.kernels.exact import Gaussian, SkewedChi2, SkewedIntersection
+from visionkl.kernels.mapping import KernelMap, bands
+from visionkl.kernels.sigma import Sigma, feature_groups
+
+Vector = npt.NDArray[np.float64]
+
+_KERNELS = ("gaussian", "skewed_chi2", "skewed_intersection")
+DRAWS = ("iid", "orthogonal", "quasi")
+_MOST_SOBOL_DIMENSIONS = 21201
+
+#: Gives dL/dΦ of some rows, told which they are and what the map makes of them.
+Slopes = Callable[[slice, Matrix], Matrix]
+
+
+@dataclass(frozen=True, eq=False)
+class FourierBasis:
+    """The waves of a Fourier map, for single blocks of rows: no checks, no threads.
+
+    A solver with blocks and threads of its own calls `inputs` once, `projection` once for each σ, and then
+    for every block `features`, or `features_and_slopes` followed by `pull_back`.
+
+    Parameters
+    ----------
+    frequencies : ndarray of float, shape (n_components, n_features)
+        H.
+    offsets : ndarray of float, shape (n_components,)
+        b, in turns.
+    c : float or None
+        Of a skewed kernel; None for the gaussian.
+    """
+
+    frequencies: Matrix
+    offsets: Matrix
+    c: float | None = None
+
+    def inputs(self, X: Matrix) -> Matrix:
+        """Return t(x) of all rows."""
+        return X if self.c is None else np.log(X + X.dtype.type(self.c))
+
+    def projection(self, sigma: npt.ArrayLike, dtype: npt.DTypeLike) -> Matrix:
+        """Return (H diag(σ) / 2π)ᵀ, which takes inputs to phases; σ is a number or has n_features of them."""
+        return np.ascontiguousarray((self.frequencies * (np.asarray(sigma) / (2 * np.pi))).T, dtype=dtype)
+
+    def features(self, inputs: Matrix, projection: Matrix, out: Matrix) -> Matrix:
+        """Write the map of a block of inputs into `out`, which must be contiguous."""
+        np.matmul(inputs, projection, out=out)
+        loops.make_waves(out, *self._constants(out.dtype))
+        return out
+
+    def features_and_slopes(self, inputs: Matrix, projection: Matrix, out: Matrix, slopes: Matrix) -> Matrix:
+        """Do as `features`, and write the derivatives of the features by their angles into `slopes`."""
+        np.matmul(inputs, projection, out=out)
+        offsets, scale, coefficients = self._constants(out.dtype)
+        loops.make_waves_and_slopes(out, offsets, scale, coefficients, slopes)
+        return out
+
+    def pull_back(self, inputs: Matrix, slopes: Matrix) -> Vector:
+        """Return dL/dσ of each feature, summed over the block; `slopes` are already multiplied by dL/dΦ."""
+        by_input = slopes @ self.frequencies.astype(slopes.dtype, copy=False)
+        return np.einsum("ij,ij->j", inputs, by_input, dtype=np.float64)
+
+    def _constants(self, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+        scale = dtype.type(np.sqrt(2 / len(self.offsets)))
+        return self.offsets.astype(dtype, copy=False), scale, waves(dtype)
+
+
+class FourierMap(KernelMap):
+    """Random Fourier map of a gaussian, skewed χ² or skewed intersection kernel.
+
+    Parameters
+    ----------
+    kernel : {"gaussian", "skewed_chi2", "skewed_intersection"}
+    n_components : int
+        Frequencies, which is the number of features that come out.
+    sigma : float or array_like of float, optional
+        Multiplies the frequencies, so it is an inverse width: one for all features, one for each block, or
+        one for each feature. By default ½ for the skewed kernels, and √(2 / (n_features · variance of X)) for
+        the gaussian.
+    c : float
+        Of the skewed kernels: numbers must be above −c.
+    blocks : sequence of int, optional
+        Lengths of the blocks of features that share a σ.
+    frequencies : {"iid", "orthogonal", "quasi"}
+        How they are drawn; see the head of this module.
+    random_state : int, RandomState instance or None
+        Seed; None is different each time.
+    n_jobs : int, optional
+        Threads; all usable cores by default.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        What the map comes near.
+    sigma_ : ndarray of float64, shape (n_groups,)
+        σ of each group of features: of all, of each block, or of each feature.
+    groups_ : ndarray of int, shape (n_features,)
+        The group of each feature.
+    basis_ : FourierBasis
+        H and b.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(100, 5))
+    >>> fourier = FourierMap(n_components=4096, sigma=0.5).fit(X)
+    >>> mapped = fourier.transform(X)
+    >>> bool(np.abs(mapped @ mapped.T - fourier.kernel_(X)).max() < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        *,
+        n_components: int = 1000,
+        sigma: Sigma | None = None,
+        c: float = 1.0,
+        blocks: Sequence[int] | None = None,
+        frequencies: str = "iid",
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_components = n_components
+        self.sigma = sigma
+        self.c = c
+        self.blocks = blocks
+        self.frequencies = frequencies
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: npt.ArrayLike, y: object = None) -> FourierMap:
+        """Draw the frequencies; of X only the size and the default σ are taken.
+
+        Parameters
+        ----------
+        X : array_like of float, shape (n_samples, n_features)
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        rows = self._rows_to_fit(X)
+        n_features = rows.shape[1]
+        sigma = self.sigma
+        if sigma is None:
+            sigma = Gaussian.of(rows).sigma if self.kernel == "gaussian" else SkewedChi2.sigma
+        self.sigma_, self.groups_ = feature_groups("FourierMap", sigma, self.blocks, n_features)
+        draw = stream(seed_of(self.random_state), "Fourier map", self.kernel, self.frequencies)
+        drawn, offsets = draw_waves(self.kernel, self.frequencies, self.n_components, n_features, draw)
+        c = None if self.kernel == "gaussian" else float(self.c)
+        self.basis_ = FourierBasis(drawn.astype(rows.dtype), offsets.astype(rows.dtype), c)
+        self.kernel_ = self._exact_kernel()
+        self._n_features_out = self.n_components
+        return self
+
+    def transform(self, X: npt.ArrayLike) -> Matrix:
+        """Map rows.
+
+        Parameters
+        ----------
+        X : array_like of float, shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of float32 if X is, and of float64 otherwise, shape (n_samples, n_components)
+        """
+        return self.transform_with(X)
+
+    def transform_with(self, X: npt.ArrayLike, sigma: npt.ArrayLike | None = None) -> Matrix:
+        """Map rows with the same frequencies and another σ, given as a number or as `sigma_` is."""
+        rows = self._rows_to_map(X)
+        basis = self.basis_
+        projection = basis.projection(self._spread(sigma), rows.dtype)
+        out = np.empty((len(rows), self.n_components), rows.dtype)
+
+        def map_band(band: slice) -> None:
+            basis.features(basis.inputs(rows[band]), projection, out[band])
+
+        run_tasks(map_band, bands(len(rows), self.n_components), self.n_jobs)
+        return out
+
+    def gradient(
+        self, X: npt.ArrayLike, dL_dPhi: npt.ArrayLike | Slopes, sigma: npt.ArrayLike | None = None
+    ) -> Vector:
+        """Tell how a loss of the outputs changes with σ.
+
+        Parameters
+        ----------
+        X : array_like of float, shape (n_samples, n_features)
+        dL_dPhi : array_like of float, shape (n_samples, n_components), or callable
+            Derivatives of the loss by the outputs. A function is called as `dL_dPhi(rows, outputs)` with a
+            slice and what these rows are mapped to, and returns the derivatives for them: then nothing of the
+            size of all outputs is held. It is called by several threads.
+        sigma : float or array_like of float, shape (n_groups,), optional
+            `sigma_` by default.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_groups,)
+        """
+        rows = self._rows_to_map(X)
+        slopes_of = self._slopes(dL_dPhi, len(rows))
+        basis = self.basis_
+        projection = basis.projection(self._spread(sigma), rows.dtype)
+
+        def pull_back(band: slice) -> Vector:
+            shape = (band.stop - band.start, self.n_components)
+            inputs = basis.inputs(rows[band])
+            slopes = scratch("Fourier slopes", shape, rows.dtype)
+            phi = scratch("Fourier features", shape, rows.dtype)
+            basis.features_and_slopes(inputs, projection, phi, slopes)
+            slopes *= slopes_of(band, phi)
+            return basis.pull_back(inputs, slopes)
+
+        shares = run_tasks(pull_back, bands(len(rows), self.n_components), self.n_jobs)
+        by_feature: Vector = np.sum(shares, axis=0)
+        return np.bincount(self.groups_, by_feature, len(self.sigma_)).astype(np.float64)
+
+    def _check_parameters(self) -> None:
+        check_choice("FourierMap", "kernel", self.kernel, _KERNELS)
+        check_choice("FourierMap", "frequencies", self.frequencies, DRAWS)
+        check_number("FourierMap", "n_components", self.n_components, low=1, integer=True)
+        check_number("FourierMap", "c", self.c)
+
+    def _checked(self, X: npt.ArrayLike) -> Matrix:
+        rows = super()._checked(X)
+        if self.kernel != "gaussian":
+            check_above("FourierMap", rows, -self.c)
+        return rows
+
+    def _exact_kernel(self) -> Kernel:
+        sigma = self.sigma_[self.groups_]
+        if self.kernel == "gaussian":
+            return Gaussian(sigma)
+        kernel = SkewedChi2 if self.kernel == "skewed_chi2" else SkewedIntersection
+        return kernel(sigma, self.c)
+
+    def _spread(self, sigma: npt.ArrayLike | None) -> Vector:
+        """Return σ of each feature."""
+        if sigma is None:
+            return self.sigma_[self.groups_]
+        values = np.asarray(sigma, dtype=np.float64)
+        if values.ndim and values.shape != self.sigma_.shape:
+            raise UsageError(
+                f"The 'sigma' parameter of FourierMap must be a number or a list of {len(self.sigma_)}, as "
+                f"'sigma_' is. Got the shape {values.shape} instead."
+            )
+        return np.broadcast_to(values, self.sigma_.shape)[self.groups_]
+
+    def _slopes(self, dL_dPhi: npt.ArrayLike | Slopes, n_rows: int) -> Slopes:
+        if callable(dL_dPhi):
+            return dL_dPhi
+        whole = np.asarray(dL_dPhi)
+        if whole.shape != (n_rows, self.n_components):
+            raise DataError(
+                f"FourierMap: dL_dPhi must have the shape {(n_rows, self.n_components)}, one number for each "
+                f"output, not {whole.shape}."
+            )
+        return lambda band, _: whole[band]
+
+
+def draw_waves(
+    kernel: str, how: str, n_components: int, n_features: int, random: np.random.Generator
+) -> tuple[Vector, Vector]:
+    """Draw H `(n_components, n_features)` and b `(n_components,)`."""
+    if how == "iid":
+        return _frequencies(kernel, random.random((n_components, n_features))), random.random(n_components)
+    n_pairs = -(-n_components // 2)
+    if how == "orthogonal":
+        if kernel != "gaussian":
+            raise UsageError(
+                "The 'frequencies' parameter of FourierMap can be 'orthogonal' for the gaussian kernel only, "
+                "whose frequencies have no preferred direction. "
+                f"Got the kernel {kernel!r}; take 'quasi' or 'iid'."
+            )
+        drawn = _orthogonal(n_pairs, n_features, random)
+    else:
+        drawn = _frequencies(kernel, _quasi_random(n_pairs, n_features, random))
+    offsets = random.random(n_pairs)[:, None] + [0.0, 0.25]
+    return np.repeat(drawn, 2, axis=0)[:n_components], offsets.ravel()[:n_components]
+
+
+def _frequencies(kernel: str, omega: Vector) -> Vector:
+    """Return h(ω)."""
+    smallest = 2.0**-53
+    omega = np.clip(omega, smallest, 1 - smallest)
+    if kernel == "gaussian":
+        return ndtri(omega)
+    if kernel == "skewed_chi2":
+        return 2 / np.pi * np.log(np.tan(np.pi / 2 * omega))
+    return np.tan(np.pi * (omega - 0.5))
+
+
+def _orthogonal(n_components: int, n_features: int, random: np.random.Generator) -> Vector:
+    """Draw rows that are orthogonal in sets of n_features, each with the length of a gaussian vector."""
+    directions = []
+    for first in range(0, n_components, n_features):
+        square, triangle = np.linalg.qr(random.standard_normal((n_features, n_features)))
+        square *= np.sign(np.diag(triangle))  # uniform over rotations and mirrors
+        directions.append(square[: n_components - first])
+    lengths = np.sqrt(random.chisquare(n_features, n_components))
+    return np.concatenate(directions) * lengths[:, None]
+
+
+def _quasi_random(n_points: int, n_dimensions: int, random: np.random.Generator) -> Vector:
+    if n_dimensions > _MOST_SOBOL_DIMENSIONS:
+        raise UsageError(
+            "The 'frequencies' parameter of FourierMap can be 'quasi' for up to "
+            f"{_MOST_SOBOL_DIMENSIONS} features. Got {n_dimensions} instead; take 'iid'."
+        )
+    sequence = qmc.Sobol(n_dimensions, scramble=True, rng=random)
+    return sequence.random_base2(int(np.ceil(np.log2(n_points))))[:n_points]
