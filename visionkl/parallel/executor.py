@@ -9,13 +9,15 @@ once a call. Another kind of executor, such as a cluster's, needs the same metho
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from visionkl.backend.threads import set_threads, usable_cores
@@ -66,6 +68,9 @@ class SerialExecutor:
 class ProcessExecutor:
     """Spreads the work over processes of this machine, each of which uses one thread.
 
+    Functions and contexts come from modules that can be imported, not from the script that is run: workers
+    never look at that one, so it needs no `if __name__ == "__main__"`.
+
     Parameters
     ----------
     n_jobs : int
@@ -74,11 +79,7 @@ class ProcessExecutor:
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        # Forking a process whose threads are at work may copy a lock that nobody will ever open: spawn
-        # instead.
-        self._pool = ProcessPoolExecutor(
-            n_jobs, multiprocessing.get_context("spawn"), initializer=_begin_work
-        )
+        self._pool = ProcessPoolExecutor(n_jobs, _Spawning(), initializer=_begin_work)
 
     def map(
         self, function: Callable[[Context, Shard], Result], context: Context, shards: Sequence[Shard]
@@ -109,6 +110,24 @@ class ProcessExecutor:
     def close(self) -> None:
         """Let the workers go."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Worker(SpawnProcess):
+    """A process that starts without running the user's script once more."""
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Spawning(SpawnContext):
+    """How workers are started: anew, because a fork may copy a lock that a thread at work holds for ever."""
+
+    Process = _Worker
 
 
 def make_executor(n_jobs: int | None = None) -> Executor:
