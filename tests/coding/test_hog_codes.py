@@ -97,3 +97,13 @@ def test_codewords_of_other_things_are_refused(pyramid):
         fit_cells(ProductQuantizer(1), np.zeros((5, 32)))
     with pytest.raises(DataError, match="have the shape"):
         fit_cells(ProductQuantizer(4), np.random.default_rng(0).normal(size=(50, 31)))
+
+
+def test_without_the_octave_for_parts_the_others_have_the_same_codes(cells):
+    books = fit_cells(ProductQuantizer(16, n_blocks=2), cells).books_
+    settings = {"interval": 3, "padding": (4, 5)}
+    (coded,) = coded_pyramids(PICTURE, [books], part_octave=False, **settings)
+    expected = encode_pyramid(feature_pyramid(PICTURE, part_octave=False, **settings), books)
+    assert coded.levels[0].shape == (10, 12, 2)
+    for mine, theirs in zip(coded.levels, expected.levels, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

@@ -31,11 +31,12 @@ _PICTURES_FOR_CODEWORDS = 200
 
 @dataclass(frozen=True)
 class PyramidSettings:
-    """How training pyramids are computed."""
+    """How training pyramids are computed; the octave for parts can be left out where there are none."""
 
     cell_size: int
     interval: int
     padding: tuple[int, int]
+    part_octave: bool = True
 
     def compute(self, path: Path) -> FeaturePyramid:
         """Compute the pyramid of a picture, in plain cells."""

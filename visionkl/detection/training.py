@@ -187,7 +187,8 @@ class _Trainer:
     def prepare(self, folder: Path, codebooks: Codebooks | None) -> None:
         """Learn codewords, unless they are known, and code all pyramids; or nothing, for plain cells."""
         settings, pictures = self.settings, self.data.pictures
-        how = PyramidSettings(settings.cell_size, settings.training_interval, self.data.padding)
+        padding, with_parts = self.data.padding, settings.n_parts > 0
+        how = PyramidSettings(settings.cell_size, settings.training_interval, padding, with_parts)
         if not settings.n_blocks:
             self.pyramids = PlainPyramids(how, tuple(picture.path for picture in pictures))
             return
