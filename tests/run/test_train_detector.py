@@ -161,7 +161,6 @@ class TestRun:
             "environment.json",
             "log.txt",
             "metrics.csv",
-            "checkpoint.safetensors",
             "digger.safetensors",
             "comp3_det_val_digger.txt",
             "images_val.txt",
@@ -313,7 +312,10 @@ class TestResume:
             patch.setattr(search, "search", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
             assert run(capsys, *ARGUMENTS)[0] == 130
         assert store.read_model("runs/train-digger/digger.safetensors").threshold == 0
+        checkpoint = Path("runs/train-digger/checkpoint.safetensors")
+        assert store.read_checkpoint(checkpoint).n_done == 4
         assert run(capsys, "--resume")[0] == 0
+        assert not checkpoint.exists()
         assert store.read_model("runs/train-digger/digger.safetensors").threshold != 0
 
     @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -136,7 +135,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
         result, model = _evaluate(model, val_set, run, console)
         document = _document(options, run, train_set, facts, model, result, cost)
         _write_report(run, document, model, result, val_set, console)
-    shutil.rmtree(run.work, ignore_errors=True)
+    run.tidy()
     console.result(_summary(run, result, label))
     return document
 
