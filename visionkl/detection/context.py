@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,8 @@ class ContextRescorer:
         Their order is that of the features.
     forms_ : ndarray of float64, shape (k classes, 6 + k, 6 + k)
         The symmetric matrices A.
+    counts_ : ndarray of int, shape (k classes, 2)
+        Right and wrong detections of each class that `fit` has learned from.
 
     Examples
     --------
@@ -80,6 +83,7 @@ class ContextRescorer:
 
     classes_: tuple[str, ...]
     forms_: Floats
+    counts_: npt.NDArray[np.int64]
 
     def __init__(self, *, cost: float = 1.0) -> None:
         self.cost = cost
@@ -124,10 +128,10 @@ class ContextRescorer:
         features, right, labels = _training_rows(detections_by_image, dataset, classes)
         n = 1 + _N_OWN + len(classes)
         forms = np.zeros((len(classes), n, n))
-        n_learned = 0
-        for form, label in zip(forms, classes, strict=True):
+        counts = np.array([[(right[labels == c] == so).sum() for so in (True, False)] for c in classes])
+        for form, label, count in zip(forms, classes, counts, strict=True):
             mine = labels == label
-            if len(set(right[mine].tolist())) < 2:
+            if count.min() == 0:
                 form[0, :2] = form[:2, 0] = -1, 1  # 2 σ(s) - 1
                 continue
             machine = SVC(
@@ -136,13 +140,12 @@ class ContextRescorer:
             vectors = _with_one(machine.support_vectors_)
             form[:] = vectors.T @ (machine.dual_coef_[0][:, None] * vectors)
             form[0, 0] += machine.intercept_[0]
-            n_learned += 1
-        if n_learned == 0:
+        if not counts.all(axis=1).any():
             raise DataError(
                 f"ContextRescorer: no class of {dataset.name} has both right and wrong detections to learn "
                 "from; search with lower thresholds, or on more pictures."
             )
-        self.classes_, self.forms_ = classes, forms
+        self.classes_, self.forms_, self.counts_ = classes, forms, counts
         return self
 
     def rescore(self, detections: Detections, image_size: tuple[int, int]) -> Detections:
@@ -161,7 +164,7 @@ class ContextRescorer:
             The same, with new scores, best first. Right ones tend to score above 0.
         """
         if not hasattr(self, "forms_"):
-            raise UsageError("This ContextRescorer has not been trained: call fit, or from_arrays.")
+            raise UsageError("This ContextRescorer has not been trained: call fit, or load one.")
         for label in detections.labels:
             if label not in self.classes_:
                 raise UsageError(
@@ -173,10 +176,16 @@ class ContextRescorer:
         scores = np.einsum("ni,nij,nj->n", described, forms, described)
         return replace(detections, scores=scores.astype(np.float32)).sorted()
 
+    def save(self, path: str | Path) -> None:
+        """Write it to a `.safetensors` file; `visionkl.load` reads it."""
+        from visionkl.store import save
+
+        save(self, path)
+
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Give what was learned as plain arrays, for a file; `classes_` belongs beside them."""
         if not hasattr(self, "forms_"):
-            raise UsageError("This ContextRescorer has not been trained: call fit, or from_arrays.")
+            raise UsageError("This ContextRescorer has not been trained: call fit, or load one.")
         return {"forms": self.forms_.copy()}
 
     @classmethod

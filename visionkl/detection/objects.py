@@ -161,7 +161,7 @@ def _picture(example: Example, size: tuple[int, int], label: str) -> TrainingPic
     """Take the objects of a picture, cut off at its border."""
     objects = example.annotation.of(label)
     check_boxes(objects.boxes, size, lambda row: f"{example.path}: the box of {label} number {row + 1}")
-    boxes = clip(objects.boxes.astype(np.float64), *size)
+    boxes = clip(objects.boxes, *size).astype(np.float64)
     # Corners that are off by one say nothing about the object.
     whole = ~objects.truncated & (np.abs(boxes - objects.boxes) <= 1).all(axis=1)
     easy = ~objects.difficult
