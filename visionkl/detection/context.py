@@ -10,9 +10,10 @@ the class has anywhere in the picture (σ = 0 if it was not found). One classifi
 machine with the quadratic kernel (1 + g·h)², learns from labelled pictures to tell right detections of the
 class from wrong ones; its decision value is the new score (METHODS §10; Felzenszwalb et al., PAMI 2010).
 
-A detection is right if it overlaps an object of its class by at least a half. If the object it overlaps most
-is a difficult one, it is left out. A second detection of an object counts as right, too: what is around it
-cannot tell it from the first. Both sides weigh the same, however few of one there are.
+A detection is right if it overlaps an object of its class by at least a half, and no better one does: as in
+the average precision, a second detection of an object is wrong. If the object it overlaps most is a difficult
+one, it is left out. All detections weigh the same. (Weighing right and wrong ones as if there were as many of
+each, or taking second ones for right, made the order worse on photographs.)
 
 When to take it: with several classes that are seen together or in typical places, and a few hundred
 detections of each. It also works with one class, whose best score, places and sizes remain. The detections to
@@ -134,9 +135,9 @@ class ContextRescorer:
             if count.min() == 0:
                 form[0, :2] = form[:2, 0] = -1, 1  # 2 σ(s) - 1
                 continue
-            machine = SVC(
-                C=self.cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0, class_weight="balanced"
-            ).fit(features[mine], right[mine])
+            machine = SVC(C=self.cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0).fit(
+                features[mine], right[mine]
+            )
             vectors = _with_one(machine.support_vectors_)
             form[:] = vectors.T @ (machine.dual_coef_[0][:, None] * vectors)
             form[0, 0] += machine.intercept_[0]
@@ -266,9 +267,15 @@ def _judge(found: Detections, annotation: Annotation) -> tuple[npt.NDArray[np.bo
     same = np.array(found.labels, dtype=object)[:, None] == np.array(annotation.labels, dtype=object)
     # A last object that nothing overlaps, so that there is always one.
     overlaps = np.pad(iou(found.boxes, annotation.boxes) * same, [(0, 0), (0, 1)])
-    difficult = np.append(annotation.difficult, False)[overlaps.argmax(axis=1)]
+    nearest = overlaps.argmax(axis=1)
     hit = overlaps.max(axis=1) >= _MIN_OVERLAP
-    return hit & ~difficult, ~(hit & difficult)
+    difficult = hit & np.append(annotation.difficult, False)[nearest]
+    best_first = np.argsort(-found.scores, kind="stable")
+    best_first = best_first[hit[best_first]]
+    _, first = np.unique(nearest[best_first], return_index=True)
+    right = np.zeros(len(found), bool)
+    right[best_first[first]] = True
+    return right & ~difficult, ~difficult
 
 
 def _with_one(rows: Floats) -> Floats:
