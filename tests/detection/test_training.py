@@ -90,7 +90,8 @@ def test_the_plan_is_followed(notebook, model):
     assert len(model.components) == 2
 
 
-def test_two_processes_learn_the_same(pictures, model):
+def test_two_processes_learn_the_same(pictures, model, monkeypatch):
+    monkeypatch.setattr(training, "_SCORED_TOGETHER", 1024)  # how many at a time is of no matter, either
     assert_same(train(pictures, "digger", QUICK, n_jobs=2), model)
 
 

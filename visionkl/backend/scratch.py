@@ -4,7 +4,10 @@ Memory fresh from the system costs a page fault for every four kilobytes, and th
 there. A thread that computes level after level is better served by the memory of the level before.
 """
 
+import ctypes
+import sys
 import threading
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -34,3 +37,21 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     if memory is None or len(memory) < n_bytes:
         memory = _own.__dict__[name] = np.empty(n_bytes, np.uint8)
     return memory[:n_bytes].view(dtype).reshape(shape)
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, after work on large arrays.
+
+    glibc keeps what it may need again, and after a while that is as much as is in use. Elsewhere nothing is
+    done.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Any:
+    if sys.platform != "linux":
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

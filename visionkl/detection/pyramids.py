@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,12 @@ from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.hog_codes import coded_pyramids
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
-from visionkl.detection.objects import TrainingPicture
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
 from visionkl.parallel.executor import Executor
 from visionkl.parallel.shards import Shard, ShardedArrays, write_shard
+
+if TYPE_CHECKING:  # workers, which import this module, would load OpenCV for nothing
+    from visionkl.detection.objects import TrainingPicture
 
 _PICTURES_A_SHARD = 16
 _CELLS_A_PICTURE = 700

@@ -20,6 +20,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
+from visionkl.backend.scratch import give_back
 from visionkl.backend.threads import set_threads, usable_cores
 from visionkl.core.errors import VisionklError
 
@@ -149,6 +150,8 @@ def _call(function: Callable[[Any, Any], Any], context_file: str, shard: Any) ->
     """Run in a worker: read the context when a new pass begins."""
     global _context
     if _context[0] != context_file:
+        _context = ("", None)
+        give_back()  # what the pass before has left
         with open(context_file, "rb") as file:
             _context = (context_file, pickle.load(file))
     return function(_context[1], shard)
