@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.detection import test_training
 from tests.detection.test_training import Notebook, assert_same
 from visionkl.core.boxes import clip
 from visionkl.core.errors import DataError
@@ -13,18 +14,10 @@ from visionkl.datasets.base import Dataset, Example
 from visionkl.datasets.sample import make_sample_set
 from visionkl.datasets.voc import VOC
 from visionkl.detection.objects import collect
-from visionkl.detection.settings import TrainingSettings
 from visionkl.detection.training import train, train_on
 
-QUICK = TrainingSettings(
-    n_components=1,
-    n_parts=2,
-    interval=3,
-    training_interval=2,
-    n_codewords=32,
-    root_rounds=1,
-    part_rounds=1,
-    mining_rounds=1,
+QUICK = replace(
+    test_training.QUICK, interval=3, training_interval=2, n_codewords=32, part_rounds=1, mining_rounds=1
 )
 PLAIN = replace(QUICK, n_parts=0, n_blocks=0)
 
