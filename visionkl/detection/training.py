@@ -34,7 +34,7 @@ import numpy.typing as npt
 
 from visionkl.backend.scratch import give_back
 from visionkl.coding.codebooks import Codebooks
-from visionkl.coding.hog_codes import fit_cells
+from visionkl.coding.hog_codes import learn_cell_codebooks
 from visionkl.core.errors import DataError
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
@@ -199,7 +199,9 @@ class _Trainer:
         if codebooks is None:
             with self.observer.stage("learning codewords"):
                 cells = sample_cells(pictures, how, settings.seed, self.executor)
-                codebooks = _learn_codewords(cells, settings, self.n_jobs)
+                codebooks = learn_cell_codebooks(
+                    cells, settings.n_codewords, settings.n_blocks, seed=settings.seed, n_jobs=self.n_jobs
+                )
         self.codebooks = codebooks
         with self.observer.stage("coding pictures", len(pictures)) as stage:
             self.pyramids = code_pyramids(pictures, how, codebooks, folder, self.executor, stage.advance)
@@ -465,17 +467,6 @@ class _Trainer:
                 rows = PlacementRows(parameters, alone, self.codebooks, n_jobs=self.n_jobs)
                 scores[number][piece] = rows.scores(vector)
         return scores
-
-
-def _learn_codewords(
-    cells: npt.NDArray[np.float32], settings: TrainingSettings, n_jobs: int | None
-) -> Codebooks:
-    from visionkl.coding.pq import ProductQuantizer
-
-    quantizer = ProductQuantizer(
-        settings.n_codewords, n_blocks=settings.n_blocks, random_state=settings.seed, n_jobs=n_jobs
-    )
-    return fit_cells(quantizer, cells).books_
 
 
 def _joined(found: Sequence[Sequence[Samples]], like: Sequence[Samples]) -> tuple[Samples, ...]:
