@@ -37,6 +37,13 @@ def test_annotations_need_neither_a_compiler_nor_a_plotting_library():
     assert loaded.isdisjoint({"numba", "matplotlib", "scipy", "cv2", "rich", "jsonargparse"})
 
 
+def test_workers_of_training_load_what_they_need():
+    """Each worker pays for what it imports, so it had better not import what only the main process needs."""
+    workers = "import visionkl.detection.pyramids, visionkl.detection.latent, visionkl.detection.mining"
+    assert modules_after(workers).isdisjoint({"cv2", "sklearn", "matplotlib", "rich"})
+    assert modules_after("import visionkl.detection.training").isdisjoint({"sklearn", "matplotlib", "rich"})
+
+
 @pytest.mark.parametrize("name", visionkl.__all__)
 def test_every_public_name_resolves(name):
     assert getattr(visionkl, name) is not None

@@ -8,11 +8,21 @@ from safetensors.numpy import save_file
 
 from tests.detection.conftest import random_model
 from visionkl.coding.codebooks import Codebooks
-from visionkl.core.errors import ModelFileError
+from visionkl.core.errors import ModelFileError, UsageError
+from visionkl.detection.context import ContextRescorer
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.plan import TrainingState
 from visionkl.detection.samples import Samples
-from visionkl.store import FORMAT, load, read_checkpoint, read_model, save, save_checkpoint
+from visionkl.store import (
+    FORMAT,
+    load,
+    load_detector,
+    read_checkpoint,
+    read_context,
+    read_model,
+    save,
+    save_checkpoint,
+)
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (70, 90, 3)).astype(np.uint8)
 
@@ -129,6 +139,39 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path):
     with pytest.raises(Exception, match=r"m\.safetensors"):
         save(random_model(), target)
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+# -- context -------------------------------------------------------------------------------------------------
+
+
+def test_a_context_rescorer_comes_back_unchanged(tmp_path):
+    forms = np.random.default_rng(0).normal(size=(2, 8, 8))
+    ContextRescorer.from_arrays(["car", "road"], {"forms": forms}).save(tmp_path / "c.safetensors")
+    for again in (load(tmp_path / "c.safetensors"), read_context(tmp_path / "c.safetensors")):
+        assert isinstance(again, ContextRescorer)
+        assert again.classes_ == ("car", "road")
+        np.testing.assert_array_equal(again.forms_, forms)
+
+
+def test_detectors_and_context_are_not_mistaken_for_each_other(tmp_path):
+    save(random_model(), tmp_path / "m.safetensors")
+    ContextRescorer.from_arrays(["car"], {"forms": np.eye(7)[None]}).save(tmp_path / "c.safetensors")
+    assert isinstance(load_detector(tmp_path / "m.safetensors"), DPMDetector)
+    with pytest.raises(ModelFileError, match=r"c\.safetensors: .* a 'context rescorer', not a 'mixture"):
+        load_detector(tmp_path / "c.safetensors")
+    with pytest.raises(ModelFileError, match=r"m\.safetensors: .* not a 'context rescorer'"):
+        read_context(tmp_path / "m.safetensors")
+
+
+def test_a_damaged_context_rescorer_is_refused(tmp_path):
+    path = tmp_path / "c.safetensors"
+    description = {"format": FORMAT, "kind": "context rescorer", "classes": ["car", "road"]}
+    for arrays in ({"x": np.zeros(1)}, {"forms": np.zeros((1, 7, 7))}):
+        save_file(arrays, path, metadata={"visionkl": json.dumps(description)})
+        with pytest.raises(ModelFileError, match=r"c\.safetensors: the description .* is not consistent"):
+            load(path)
+    with pytest.raises(UsageError, match="has not been trained"):
+        ContextRescorer().save(path)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------

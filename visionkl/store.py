@@ -4,9 +4,10 @@ A model file holds the arrays of a model by name, such as `components.0.parts.3.
 metadata one entry `visionkl`: a JSON object with the format version, the kind of model and its settings. A
 file of a newer format, of another program, or a damaged one is refused in one sentence.
 
-A checkpoint of training is such a file, too: the model so far under the same names, and the samples beside
-it as `positives.0.features` and so on. Both replace an older file only once they are complete: if the disk is
-full, the older one stays.
+What rescores detections by their context (`visionkl.detection.context`) has a file of a kind of its own,
+because it belongs to several models. A checkpoint of training is such a file, too: the model so far under the
+same names, and the samples beside it as `positives.0.features` and so on. All replace an older file only once
+they are complete: if the disk is full, the older one stays.
 
 `load` also takes the published part models in MATLAB files; see `visionkl.interop.voc_dpm`.
 """
@@ -28,6 +29,7 @@ from visionkl._version import __version__
 from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import DataError, ModelFileError
 from visionkl.core.files import write_whole
+from visionkl.detection.context import ContextRescorer
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import Component, MixtureModel, Part
 from visionkl.features.hog import N_CHANNELS
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 _KIND = "mixture of deformable part models"
+_CONTEXT = "context rescorer"
 _CHECKPOINT = "checkpoint of training"
 
 _WRITER = f"visionkl {__version__}"
@@ -47,27 +50,46 @@ _SAMPLE_KINDS = ("positives", "negatives")
 
 Arrays = dict[str, npt.NDArray[Any]]
 Content = TypeVar("Content")
+Build = Callable[[dict[str, Any], Arrays], Content]
 
 # -- models --------------------------------------------------------------------------------------------------
 
 
-def save(model: MixtureModel, path: str | Path) -> None:
-    """Write a model to a `.safetensors` file.
+def save(model: MixtureModel | ContextRescorer, path: str | Path) -> None:
+    """Write a model, or what rescores by context, to a `.safetensors` file.
 
     A file of that name is replaced only once the new one is complete.
     """
-    description, arrays = _described(model)
-    _write(path, {"format": FORMAT, "kind": _KIND, "written_by": _WRITER, **description}, arrays)
+    if isinstance(model, ContextRescorer):
+        kind, arrays = _CONTEXT, model.to_arrays()
+        description: dict[str, Any] = {"classes": model.classes_}
+    else:
+        kind = _KIND
+        description, arrays = _described(model)
+    _write(path, {"format": FORMAT, "kind": kind, "written_by": _WRITER, **description}, arrays)
 
 
-def load(path: str | Path) -> DPMDetector:
-    """Read a detector: our own `.safetensors` file, or a published part model in a `.mat` file.
+def load(path: str | Path) -> Any:
+    """Read what `save` wrote, or a published part model in a `.mat` file.
+
+    Returns
+    -------
+    DPMDetector or ContextRescorer
+        As the file says.
 
     Raises
     ------
     ModelFileError
         If the file is missing, damaged, no model, or of a newer format; the message names the file.
     """
+    if Path(path).suffix.lower() == ".mat":
+        return load_detector(path)
+    builders: dict[str, Build[Any]] = {_KIND: _detector, _CONTEXT: _context}
+    return _read(Path(path), builders)
+
+
+def load_detector(path: str | Path) -> DPMDetector:
+    """Read a detector, as `load` does; a file of another kind is refused."""
     if Path(path).suffix.lower() == ".mat":
         from visionkl.interop.voc_dpm import read_voc_dpm  # SciPy's reader takes long to import
 
@@ -77,7 +99,20 @@ def load(path: str | Path) -> DPMDetector:
 
 def read_model(path: str | Path) -> MixtureModel:
     """Read a model from a `.safetensors` file that `save` wrote."""
-    return _read(Path(path), _KIND, _model)
+    return _read(Path(path), {_KIND: _model})
+
+
+def read_context(path: str | Path) -> ContextRescorer:
+    """Read what rescores by context from a `.safetensors` file that `save` wrote."""
+    return _read(Path(path), {_CONTEXT: _context})
+
+
+def _detector(settings: dict[str, Any], arrays: Arrays) -> DPMDetector:
+    return DPMDetector.from_model(_model(settings, arrays))
+
+
+def _context(settings: dict[str, Any], arrays: Arrays) -> ContextRescorer:
+    return ContextRescorer.from_arrays(settings["classes"], arrays)
 
 
 def _described(model: MixtureModel) -> tuple[dict[str, Any], Arrays]:
@@ -163,7 +198,7 @@ def read_checkpoint(path: str | Path) -> TrainingState:
     ModelFileError
         If the file is missing, damaged, something else, or of a newer format; the message names the file.
     """
-    return _read(Path(path), _CHECKPOINT, _state)
+    return _read(Path(path), {_CHECKPOINT: _state})
 
 
 def _state(description: dict[str, Any], arrays: Arrays) -> TrainingState:
@@ -191,8 +226,9 @@ def _write(path: str | Path, description: dict[str, Any], arrays: Arrays) -> Non
     write_whole(path, encode(whole, metadata={"visionkl": json.dumps(description)}), description["kind"])
 
 
-def _read(path: Path, kind: str, build: Callable[[dict[str, Any], Arrays], Content]) -> Content:
-    what = "model file" if kind == _KIND else kind
+def _read(path: Path, builders: dict[str, Build[Content]]) -> Content:
+    """Read a file of one of some kinds, each with what makes its content."""
+    what = "model file" if _KIND in builders else next(iter(builders))
     if not path.is_file():
         raise ModelFileError(f"{path}: there is no such file.")
     try:
@@ -210,13 +246,23 @@ def _read(path: Path, kind: str, build: Callable[[dict[str, Any], Arrays], Conte
                 f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
                 f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
             )
-        if settings["kind"] != kind:
-            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {kind!r}.")
-        return build(settings, arrays)
+        if settings["kind"] not in builders:
+            wanted = " or a ".join(map(repr, builders))
+            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {wanted}.")
+        return builders[settings["kind"]](settings, arrays)
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, DataError) as error:
         raise ModelFileError(f"{path}: the description in the file is not consistent ({error!r}).") from None
 
 
-__all__ = ["FORMAT", "load", "read_checkpoint", "read_model", "save", "save_checkpoint"]
+__all__ = [
+    "FORMAT",
+    "load",
+    "load_detector",
+    "read_checkpoint",
+    "read_context",
+    "read_model",
+    "save",
+    "save_checkpoint",
+]

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from visionkl.coding.codebooks import Codebooks
-from visionkl.coding.hog_codes import coded_pyramids, encode_pyramid, fit_cells, frame_cell
+from visionkl.coding.hog_codes import (
+    coded_pyramids,
+    encode_pyramid,
+    fit_cells,
+    frame_cell,
+    learn_cell_codebooks,
+)
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import DataError, UsageError
 from visionkl.features.pyramid import feature_pyramid
@@ -32,6 +38,14 @@ def test_every_cell_has_the_code_of_its_nearest_codeword(pyramid, cells, n_block
         assert codes.shape == (*level.shape[:2], n_blocks)
         assert codes.dtype == (np.uint8 if n_codewords <= 256 else np.uint16)
         np.testing.assert_array_equal(codes, quantizer.books_.encode(level))
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 4])
+def test_codewords_are_the_same_without_an_estimator(cells, n_blocks):
+    expected = fit_cells(ProductQuantizer(16, n_blocks=n_blocks, random_state=3), cells).books_
+    books = learn_cell_codebooks(cells, 16, n_blocks, seed=3)
+    np.testing.assert_array_equal(books.words, expected.words)
+    np.testing.assert_array_equal(books.order, expected.order)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -97,3 +111,13 @@ def test_codewords_of_other_things_are_refused(pyramid):
         fit_cells(ProductQuantizer(1), np.zeros((5, 32)))
     with pytest.raises(DataError, match="have the shape"):
         fit_cells(ProductQuantizer(4), np.random.default_rng(0).normal(size=(50, 31)))
+
+
+def test_without_the_octave_for_parts_the_others_have_the_same_codes(cells):
+    books = fit_cells(ProductQuantizer(16, n_blocks=2), cells).books_
+    settings = {"interval": 3, "padding": (4, 5)}
+    (coded,) = coded_pyramids(PICTURE, [books], part_octave=False, **settings)
+    expected = encode_pyramid(feature_pyramid(PICTURE, part_octave=False, **settings), books)
+    assert coded.levels[0].shape == (10, 12, 2)
+    for mine, theirs in zip(coded.levels, expected.levels, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

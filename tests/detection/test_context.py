@@ -91,7 +91,7 @@ def test_scores_are_those_of_the_support_vector_machine(picture):
             rows.append(context_features(some, SIZE, data.classes)[mine])
             # Boxes of these streets are the objects' own or far from them all.
             right += [box in objects.boxes.tolist() for box in some.boxes[mine].tolist()]
-        machine = SVC(C=3.0, kernel="poly", degree=2, gamma=1.0, coef0=1.0, class_weight="balanced")
+        machine = SVC(C=3.0, kernel="poly", degree=2, gamma=1.0, coef0=1.0)
         machine.fit(np.concatenate(rows), right)
         for example, features in zip(data, rows, strict=True):
             ours = rescorer.rescore(found[example.id], SIZE).filter(labels=label).scores
@@ -122,6 +122,18 @@ def test_difficult_objects_teach_nothing(picture):
     data = dataset_of(objects, picture)
     plain, with_difficult = (ContextRescorer().fit(some, data).forms_ for some in (found, more))
     np.testing.assert_array_equal(plain, with_difficult)
+
+
+def test_a_second_detection_of_an_object_is_wrong(picture):
+    """The better of the two is the first, wherever it stands in the list."""
+    here, near, elsewhere = [0, 0, 40, 30], [2, 0, 42, 30], [100, 60, 140, 90]
+    data = dataset_of({"a": Annotation([here, elsewhere], ["car", "road"])}, picture)
+    found = {"a": Detections([near, here, elsewhere, here], [0.5, 1.0, 2.0, 0.1], "car")}
+    rescorer = ContextRescorer(cost=1000).fit(found, data)
+    assert rescorer.counts_.tolist() == [[1, 3], [0, 0]]
+    best = rescorer.rescore(found["a"], SIZE)
+    assert best.boxes[0].tolist() == here
+    assert best.scores[0] > 0 > best.scores[1]
 
 
 # -- what it is good for -------------------------------------------------------------------------------------

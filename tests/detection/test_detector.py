@@ -4,6 +4,7 @@ Mirror images give mirrored ones.
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,6 +102,25 @@ def test_finds_a_planted_object_where_it_is():
     assert len(found) == 1
     np.testing.assert_allclose(found.boxes[0], box, atol=1)
     assert found.parts.shape == (1, 0, 4)
+
+
+@pytest.mark.parametrize("extra", [(False, False), (True, False), (False, True), (True, True)])
+def test_rigid_models_beside_others_find_what_they_find_with_all_octaves(extra):
+    """The finest octave is computed only if parts are sought on it; nothing depends on that."""
+    image, planted, _ = planted_picture()
+    rigid = replace(planted, threshold=planted.threshold / 5, extra_octave=extra[0])
+    with_parts = random_model(2, extra_octave=extra[1])
+    together = detect_all([DPMDetector.from_model(model) for model in (rigid, with_parts)], image)
+    for model in (rigid, with_parts):
+        pyramid = feature_pyramid(
+            image, interval=4, padding=model.padding, extra_octave=model.extra_octave, n_jobs=1
+        )
+        detector = DPMDetector.from_model(model)
+        expected = detector.detect_in(pyramid, threshold=model.threshold, overlap=0.5, n_jobs=1)
+        assert len(expected) > 0
+        for found in (detector.detect(image), together.filter(labels=model.label)):
+            assert found.boxes.tolist() == expected.boxes.tolist()
+            assert found.scores.tolist() == expected.scores.tolist()
 
 
 def test_a_mirrored_picture_gives_mirrored_boxes():

@@ -5,6 +5,7 @@ import pytest
 
 from tests.detection.conftest import random_model
 from visionkl.coding.codebooks import Codebooks
+from visionkl.detection import samples as samples_module
 from visionkl.detection.matching import Matcher, Placements
 from visionkl.detection.mining import sorted_by_root
 from visionkl.detection.model import MixtureModel
@@ -12,6 +13,7 @@ from visionkl.detection.objective import PlacementRows, objective, solve
 from visionkl.detection.parameters import Parameters, with_mirrors, without_mirrors
 from visionkl.detection.samples import Samples, collect_samples
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
+from visionkl.solvers.rows import CodedRows
 
 IMAGE = np.random.default_rng(5).integers(0, 256, (90, 110, 3)).astype(np.uint8)
 
@@ -135,6 +137,22 @@ def test_the_solution_is_better_than_its_neighbours(model, pyramid, placements):
             parameters.lower_bounds(),
         )
         assert objective(parameters, other, positives, negatives, None, (0.01, 0.03)) > best * (1 - 2e-3)
+
+
+@pytest.mark.parametrize("n_blocks", [0, 2])
+def test_picked_samples_are_those_of_the_joined(model, pyramid, placements, n_blocks, monkeypatch):
+    """Those of codes lie as the solver reads them."""
+    monkeypatch.setattr(samples_module, "_PICKED_TOGETHER", 5)
+    coded, _, books = as_codes(pyramid, 2)
+    both = [coded if n_blocks else pyramid] * 2
+    many = [collect_samples(model, one, placements, number)[0] for number, one in enumerate(both)]
+    rows = np.random.default_rng(0).permutation(2 * len(many[0]))[: len(many[0]) + 3]
+    joined, picked = Samples.join(many)[rows], Samples.pick(many, rows)
+    for name in ("features", "shifts", "octaves", "keys"):
+        np.testing.assert_array_equal(getattr(picked, name), getattr(joined, name))
+        assert getattr(picked, name).dtype == getattr(joined, name).dtype
+    if n_blocks:
+        assert np.shares_memory(CodedRows(picked.features, books.n_codewords).codes, picked.features)
 
 
 def test_samples_know_what_is_new(model, pyramid, placements):

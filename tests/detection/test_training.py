@@ -5,14 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from visionkl.coding.hog_codes import coded_pyramids
 from visionkl.core.errors import DataError, UsageError
 from visionkl.datasets.base import Dataset
 from visionkl.datasets.sample import make_sample_set
 from visionkl.datasets.voc import VOC
+from visionkl.detection import training
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.objects import collect
 from visionkl.detection.plan import Observer, TrainingState, plan
+from visionkl.detection.pyramids import PyramidSettings
 from visionkl.detection.settings import TrainingSettings
 from visionkl.detection.training import train
 from visionkl.evaluation.voc import evaluate_voc
@@ -87,7 +90,8 @@ def test_the_plan_is_followed(notebook, model):
     assert len(model.components) == 2
 
 
-def test_two_processes_learn_the_same(pictures, model):
+def test_two_processes_learn_the_same(pictures, model, monkeypatch):
+    monkeypatch.setattr(training, "_SCORED_TOGETHER", 1024)  # how many at a time is of no matter, either
     assert_same(train(pictures, "digger", QUICK, n_jobs=2), model)
 
 
@@ -108,6 +112,23 @@ def test_a_rigid_detector_and_plain_cells(pictures):
     assert rigid.n_parts == 0
     assert rigid.codebooks is None
     assert evaluate_voc({"digger": DPMDetector.from_model(rigid)}, pictures).mean_ap > 0.4
+
+
+def test_a_rigid_detector_needs_no_octave_for_parts(pictures, monkeypatch):
+    """It learns the same, and finds the same, as with the octave."""
+    settings = replace(QUICK, n_parts=0, mining_rounds=1)
+    without = train(pictures, "digger", settings, n_jobs=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "PyramidSettings", lambda *how: PyramidSettings(*how[:3]))
+        assert_same(train(pictures, "digger", settings, n_jobs=1), without)
+    detector = DPMDetector.from_model(without)
+    image = pictures[0].image()
+    (pyramid,) = coded_pyramids(
+        image, [without.codebooks], interval=without.interval, padding=without.padding
+    )
+    found = detector.detect(image, threshold=-2.0)
+    assert len(found) > 3
+    assert found == detector.detect_in(pyramid, threshold=-2.0, overlap=0.5, n_jobs=1)
 
 
 def test_fit_is_training(pictures):

@@ -77,6 +77,19 @@ def test_a_smaller_frame_is_a_view():
         small.framed((4, 6))
 
 
+@pytest.mark.parametrize("extra_octave", [False, True])
+def test_the_octave_for_parts_can_be_left_out(extra_octave):
+    image = np.random.default_rng(1).uniform(0, 255, (90, 70, 3))
+    settings = {"interval": 3, "padding": (2, 4), "extra_octave": extra_octave}
+    whole, rest = feature_pyramid(image, **settings), feature_pyramid(image, part_octave=False, **settings)
+    np.testing.assert_array_equal(rest.scales, whole.scales)
+    for level in rest.levels[:3]:
+        assert level.shape == (6, 10, 32)
+        np.testing.assert_array_equal(level, whole.levels[0][:1, :1] + np.zeros((6, 10, 1)))
+    for level, expected in zip(rest.levels[3:], whole.levels[3:], strict=True):
+        np.testing.assert_array_equal(level, expected)
+
+
 def test_an_extra_octave_comes_before_the_others():
     image = RNG.integers(0, 256, (100, 80, 3)).astype(np.uint8)
     plain, extra = feature_pyramid(image, interval=4), feature_pyramid(image, interval=4, extra_octave=True)

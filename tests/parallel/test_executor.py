@@ -1,11 +1,16 @@
 """Executors: the same results in the same order, whoever works."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from visionkl.core.errors import DataError, VisionklError
 from visionkl.parallel.executor import ProcessExecutor, SerialExecutor, make_executor
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def scaled(context, shard):
@@ -64,3 +69,27 @@ def test_a_dead_worker_is_reported():
 
 def test_one_job_needs_no_processes():
     assert isinstance(make_executor(1), SerialExecutor)
+
+
+def test_a_plain_script_needs_no_main_guard(tmp_path):
+    """Workers must not run the script once more: it would start workers of its own."""
+    script = tmp_path / "plain.py"
+    script.write_text(
+        "import operator\n"
+        "from visionkl.parallel.executor import ProcessExecutor\n"
+        "print('the script runs')\n"
+        "executor = ProcessExecutor(2)\n"
+        "print(list(executor.map(operator.add, 10, [1, 2, 3])))\n"
+        "executor.close()\n"
+        "import __main__\n"
+        "print(__main__.executor is executor)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "the script runs\n[11, 12, 13]\nTrue\n"

@@ -97,8 +97,8 @@ class TestDetect:
         broken = tmp_path / "broken.py"
         broken.write_text(
             "import sys, visionkl.store\n"
-            "def load(path): raise ZeroDivisionError('by design')\n"
-            "visionkl.store.load = load\n"
+            "def load_detector(path): raise ZeroDivisionError('by design')\n"
+            "visionkl.store.load_detector = load_detector\n"
             "from visionkl.run.detect import main\n"
             "sys.exit(main())\n"
         )

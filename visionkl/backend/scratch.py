@@ -6,7 +6,10 @@ there. A thread that computes level after level is better served by the memory o
 Arrays begin at a cache line: a vector of a whole line that straddles two costs twice as much, or more.
 """
 
+import ctypes
+import sys
 import threading
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -40,3 +43,21 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
         start = -room.ctypes.data % _CACHE_LINE
         memory = _own.__dict__[name] = room[start : start + n_bytes]
     return memory[:n_bytes].view(dtype).reshape(shape)
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, after work on large arrays.
+
+    glibc keeps what it may need again, and after a while that is as much as is in use. Elsewhere nothing is
+    done.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Any:
+    if sys.platform != "linux":
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

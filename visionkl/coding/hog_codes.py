@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import Codebooks, Codes, as_codebooks
+from visionkl.coding.codewords import CodewordLearner, settle_blocks
 from visionkl.core.errors import DataError
 from visionkl.features.hog import N_CHANNELS, TRUNCATION
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
@@ -66,16 +67,36 @@ def fit_cells(quantizer: ProductQuantizer, cells: npt.ArrayLike) -> ProductQuant
     rows = np.asarray(cells)
     if rows.ndim != 2 or rows.shape[1] != N_CHANNELS:
         raise DataError(f"fit_cells: HOG cells have the shape (n, {N_CHANNELS}), not {rows.shape}.")
-    # A single block holds all channels, in whatever order.
-    order = list(ORDER) if quantizer.blocks(N_CHANNELS)[0] > 1 else list(range(N_CHANNELS))
+    order = _channel_order(quantizer.blocks(N_CHANNELS)[0])
     learner = clone(quantizer).set_params(n_codewords=quantizer.n_codewords - 1).fit(rows[:, order])
-    n_blocks, _, block_size = learner.codebooks_.shape
-    frame = np.zeros(n_blocks * block_size, np.float32)
-    frame[:N_CHANNELS] = frame_cell()[order]
-    words = np.concatenate([learner.codebooks_, frame.reshape(n_blocks, 1, block_size)], axis=1)
-    fitted = type(quantizer).from_codebooks(Codebooks(words, N_CHANNELS, order))
+    fitted = type(quantizer).from_codebooks(_with_frame(learner.codebooks_, order))
     fitted.n_iter_ = learner.n_iter_
     return fitted.set_params(**quantizer.get_params())
+
+
+def learn_cell_codebooks(
+    cells: npt.NDArray[np.float32], n_codewords: int, n_blocks: int, *, seed: int, n_jobs: int | None = None
+) -> Codebooks:
+    """Learn what `fit_cells` learns with a `ProductQuantizer` of these settings, without scikit-learn."""
+    n_blocks, block_size = settle_blocks(N_CHANNELS, n_blocks, None)
+    order = _channel_order(n_blocks)
+    learner = CodewordLearner(n_codewords - 1, seed=seed, n_jobs=n_jobs)
+    words, _ = learner.learn(np.ascontiguousarray(cells[:, order], np.float32), n_blocks, block_size)
+    return _with_frame(words, order)
+
+
+def _channel_order(n_blocks: int) -> list[int]:
+    # A single block holds all channels, in whatever order.
+    return list(ORDER) if n_blocks > 1 else list(range(N_CHANNELS))
+
+
+def _with_frame(words: npt.NDArray[np.float32], order: list[int]) -> Codebooks:
+    """Add the frame's codeword to those of each block."""
+    n_blocks, _, block_size = words.shape
+    frame = np.zeros(n_blocks * block_size, np.float32)
+    frame[:N_CHANNELS] = frame_cell()[order]
+    framed = np.concatenate([words, frame.reshape(n_blocks, 1, block_size)], axis=1)
+    return Codebooks(framed, N_CHANNELS, order)
 
 
 def encode_pyramid(pyramid: FeaturePyramid, quantizer: Any, n_jobs: int | None = None) -> FeaturePyramid:

@@ -27,7 +27,6 @@ If unsure, take blocks of 8 features with 256 codewords: 32 times smaller than f
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -35,18 +34,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from visionkl.backend.cpu import kmeans
-from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks
 from visionkl.coding.codes import CodeArray
-from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import seed_of, stream
-from visionkl.core.validation import check_number, check_rows, parameter_error
-
-_DEFAULT_BLOCK_SIZE = 8
-# Rows to learn from: more than this for each codeword hardly change it.
-_SAMPLES_A_CODEWORD = 256
-_ENOUGH_BLOCKS = 8
+from visionkl.coding.codewords import CodewordLearner, settle_blocks
+from visionkl.core.errors import DataError
+from visionkl.core.rng import seed_of
+from visionkl.core.validation import check_number, check_rows
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -135,40 +128,21 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """
         self._check_parameters()
         rows = check_rows("ProductQuantizer", X, np.float32)
-        if len(rows) < self.n_codewords:
-            raise DataError(
-                f"ProductQuantizer: n_samples = {len(rows)} rows are too few to learn {self.n_codewords} "
-                "codewords; give more rows or a smaller 'n_codewords'."
-            )
         n_features = rows.shape[1]
         n_blocks, block_size = self.blocks(n_features)
-        seed = seed_of(self.random_state)
-        n_samples = self.max_samples or _SAMPLES_A_CODEWORD * self.n_codewords
-        if len(rows) > n_samples:
-            chosen = stream(seed, "product quantizer", "rows").choice(len(rows), n_samples, replace=False)
-            rows = rows[np.sort(chosen)]
-        # Threads share blocks if there are enough of them, and else the points of a block.
-        share_blocks = n_blocks >= _ENOUGH_BLOCKS
-
-        def learn(block: int) -> tuple[FloatArray, int, int]:
-            return kmeans.learn_words(
-                np.ascontiguousarray(rows[:, block * block_size : (block + 1) * block_size]),
-                self.n_codewords,
-                stream(seed, "product quantizer", "block", block),
-                max_iter=self.max_iter,
-                tol=self.tol,
-                batch_size=self.batch_size,
-                n_jobs=1 if share_blocks else self.n_jobs,
-            )
-
-        learned = run_tasks(learn, range(n_blocks), self.n_jobs if share_blocks else 1)
-        codebooks = np.zeros((n_blocks, self.n_codewords, block_size), np.float32)
-        for block, (words, _, _) in enumerate(learned):
-            codebooks[block, :, : words.shape[1]] = words
-        self._warn_of_copies([n_different for _, n_different, _ in learned])
+        learner = CodewordLearner(
+            self.n_codewords,
+            self.max_samples,
+            self.batch_size,
+            self.max_iter,
+            self.tol,
+            seed_of(self.random_state),
+            self.n_jobs,
+        )
+        codebooks, n_iter = learner.learn(rows, n_blocks, block_size)
         validate_data(self, X, skip_check_array=True)
         self._adopt(Codebooks(codebooks, n_features))
-        self.n_iter_ = max(n_iter for _, _, n_iter in learned)
+        self.n_iter_ = n_iter
         return self
 
     def transform(self, X: npt.ArrayLike) -> CodeArray:
@@ -258,33 +232,9 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def blocks(self, n_features: int) -> tuple[int, int]:
         """Settle the number and the size of the blocks."""
-        size = self.block_size
-        if size is None:
-            size = -(-n_features // self.n_blocks) if self.n_blocks else min(_DEFAULT_BLOCK_SIZE, n_features)
-        n_blocks = -(-n_features // size)
-        if size > n_features:
-            raise parameter_error(
-                "ProductQuantizer", "block_size", f"at most the number of features, {n_features}", size
-            )
-        if self.n_blocks not in (None, n_blocks):
-            raise UsageError(
-                f"ProductQuantizer: {n_features} features make {n_blocks} blocks of {size}, "
-                f"not {self.n_blocks}; "
-                "give 'block_size' alone, or an 'n_blocks' that divides the number of features."
-            )
-        return n_blocks, size
+        return settle_blocks(n_features, self.n_blocks, self.block_size)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # codes are integers
         return tags
-
-    def _warn_of_copies(self, n_different: list[int]) -> None:
-        few = [block for block, n in enumerate(n_different) if n < self.n_codewords]
-        if few:
-            warnings.warn(
-                f"ProductQuantizer: block {few[0]} has only {n_different[few[0]]} different rows for "
-                f"{self.n_codewords} codewords, so that some codewords are copies ({len(few)} of "
-                f"{len(n_different)} blocks are like this); fewer codewords would do.",
-                stacklevel=3,
-            )

@@ -10,9 +10,10 @@ the class has anywhere in the picture (σ = 0 if it was not found). One classifi
 machine with the quadratic kernel (1 + g·h)², learns from labelled pictures to tell right detections of the
 class from wrong ones; its decision value is the new score (METHODS §10; Felzenszwalb et al., PAMI 2010).
 
-A detection is right if it overlaps an object of its class by at least a half. If the object it overlaps most
-is a difficult one, it is left out. A second detection of an object counts as right, too: what is around it
-cannot tell it from the first. Both sides weigh the same, however few of one there are.
+A detection is right if it overlaps an object of its class by at least a half, and no better one does: as in
+the average precision, a second detection of an object is wrong. If the object it overlaps most is a difficult
+one, it is left out. All detections weigh the same. (Weighing right and wrong ones as if there were as many of
+each, or taking second ones for right, made the order worse on photographs.)
 
 When to take it: with several classes that are seen together or in typical places, and a few hundred
 detections of each. It also works with one class, whose best score, places and sizes remain. The detections to
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,8 @@ class ContextRescorer:
         Their order is that of the features.
     forms_ : ndarray of float64, shape (k classes, 6 + k, 6 + k)
         The symmetric matrices A.
+    counts_ : ndarray of int, shape (k classes, 2)
+        Right and wrong detections of each class that `fit` has learned from.
 
     Examples
     --------
@@ -80,6 +84,7 @@ class ContextRescorer:
 
     classes_: tuple[str, ...]
     forms_: Floats
+    counts_: npt.NDArray[np.int64]
 
     def __init__(self, *, cost: float = 1.0) -> None:
         self.cost = cost
@@ -124,25 +129,24 @@ class ContextRescorer:
         features, right, labels = _training_rows(detections_by_image, dataset, classes)
         n = 1 + _N_OWN + len(classes)
         forms = np.zeros((len(classes), n, n))
-        n_learned = 0
-        for form, label in zip(forms, classes, strict=True):
+        counts = np.array([[(right[labels == c] == so).sum() for so in (True, False)] for c in classes])
+        for form, label, count in zip(forms, classes, counts, strict=True):
             mine = labels == label
-            if len(set(right[mine].tolist())) < 2:
+            if count.min() == 0:
                 form[0, :2] = form[:2, 0] = -1, 1  # 2 σ(s) - 1
                 continue
-            machine = SVC(
-                C=self.cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0, class_weight="balanced"
-            ).fit(features[mine], right[mine])
+            machine = SVC(C=self.cost, kernel="poly", degree=2, gamma=1.0, coef0=1.0).fit(
+                features[mine], right[mine]
+            )
             vectors = _with_one(machine.support_vectors_)
             form[:] = vectors.T @ (machine.dual_coef_[0][:, None] * vectors)
             form[0, 0] += machine.intercept_[0]
-            n_learned += 1
-        if n_learned == 0:
+        if not counts.all(axis=1).any():
             raise DataError(
                 f"ContextRescorer: no class of {dataset.name} has both right and wrong detections to learn "
                 "from; search with lower thresholds, or on more pictures."
             )
-        self.classes_, self.forms_ = classes, forms
+        self.classes_, self.forms_, self.counts_ = classes, forms, counts
         return self
 
     def rescore(self, detections: Detections, image_size: tuple[int, int]) -> Detections:
@@ -161,7 +165,7 @@ class ContextRescorer:
             The same, with new scores, best first. Right ones tend to score above 0.
         """
         if not hasattr(self, "forms_"):
-            raise UsageError("This ContextRescorer has not been trained: call fit, or from_arrays.")
+            raise UsageError("This ContextRescorer has not been trained: call fit, or load one.")
         for label in detections.labels:
             if label not in self.classes_:
                 raise UsageError(
@@ -173,10 +177,16 @@ class ContextRescorer:
         scores = np.einsum("ni,nij,nj->n", described, forms, described)
         return replace(detections, scores=scores.astype(np.float32)).sorted()
 
+    def save(self, path: str | Path) -> None:
+        """Write it to a `.safetensors` file; `visionkl.load` reads it."""
+        from visionkl.store import save
+
+        save(self, path)
+
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Give what was learned as plain arrays, for a file; `classes_` belongs beside them."""
         if not hasattr(self, "forms_"):
-            raise UsageError("This ContextRescorer has not been trained: call fit, or from_arrays.")
+            raise UsageError("This ContextRescorer has not been trained: call fit, or load one.")
         return {"forms": self.forms_.copy()}
 
     @classmethod
@@ -257,9 +267,15 @@ def _judge(found: Detections, annotation: Annotation) -> tuple[npt.NDArray[np.bo
     same = np.array(found.labels, dtype=object)[:, None] == np.array(annotation.labels, dtype=object)
     # A last object that nothing overlaps, so that there is always one.
     overlaps = np.pad(iou(found.boxes, annotation.boxes) * same, [(0, 0), (0, 1)])
-    difficult = np.append(annotation.difficult, False)[overlaps.argmax(axis=1)]
+    nearest = overlaps.argmax(axis=1)
     hit = overlaps.max(axis=1) >= _MIN_OVERLAP
-    return hit & ~difficult, ~(hit & difficult)
+    difficult = hit & np.append(annotation.difficult, False)[nearest]
+    best_first = np.argsort(-found.scores, kind="stable")
+    best_first = best_first[hit[best_first]]
+    _, first = np.unique(nearest[best_first], return_index=True)
+    right = np.zeros(len(found), bool)
+    right[best_first[first]] = True
+    return right & ~difficult, ~difficult
 
 
 def _with_one(rows: Floats) -> Floats:

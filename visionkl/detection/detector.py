@@ -241,6 +241,7 @@ def _detect_alike(
         interval=interval,
         padding=tuple(np.max([model.padding for model in models], axis=0).tolist()),
         extra_octave=extra_octave,
+        part_octave=any(model.n_parts for model in models if model.extra_octave == extra_octave),
         n_jobs=n_jobs,
     )
     # Many detectors take turns as wholes, each with its tables in a core's cache; few are cut into levels.

@@ -153,5 +153,9 @@ def draw_negatives(context: DrawingPass, picture: int) -> list[Samples]:
 
 def sorted_by_root(samples: Samples) -> Samples:
     """Put samples in the order of their roots, as the objective wants them."""
-    keys = samples.keys
-    return samples[np.lexsort((keys[:, 3], keys[:, 2], keys[:, 1], keys[:, 0]))]
+    return samples[root_order(samples.keys)]
+
+
+def root_order(keys: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
+    """Return the order of roots: by picture, level, row and column."""
+    return np.lexsort((keys[:, 3], keys[:, 2], keys[:, 1], keys[:, 0]))

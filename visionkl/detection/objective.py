@@ -176,7 +176,9 @@ class _Block:
             else CodedRows(samples.features, codebooks.n_codewords, n_jobs=n_jobs)
         )
         dx, dy = samples.shifts[..., 0].astype(np.float64), samples.shifts[..., 1].astype(np.float64)
-        deformations = -np.stack([dx**2, dx, dy**2, dy], axis=-1) * _SIGNS[int(self._flipped)]
+        deformations = np.stack([dx**2, dx, dy**2, dy], axis=-1)
+        np.negative(deformations, out=deformations)  # in place: there are many of them
+        deformations *= _SIGNS[int(self._flipped)]
         self._deformations = deformations.reshape(len(samples), 4 * samples.shifts.shape[1])
         self._octaves = np.eye(N_SCALE_BIASES)[samples.octaves]
 

@@ -1,7 +1,8 @@
 """What there is to learn from: the objects of one class in a data set, and the pictures around them.
 
 Difficult objects are not learned from, but nothing that overlaps them counts as background, either. Objects
-that reach outside their picture (truncated) are learned from, but do not decide the shapes of root filters.
+that reach outside their picture (truncated) are learned from, but do not decide the shapes of root filters;
+boxes that do are cut off at the border, as windows are.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.core.boxes import clip
 from visionkl.core.errors import DataError
-from visionkl.datasets.base import Dataset, Example, check_classes, usable
+from visionkl.datasets.base import Dataset, Example, check_boxes, check_classes, usable
 from visionkl.detection.initialise import group_by_aspect, root_size
 from visionkl.detection.settings import TrainingSettings
 
@@ -122,18 +124,16 @@ def collect(
     """
     check_classes(f"{dataset.name}", [label], dataset.classes)
     pictures = []
-    n_difficult = 0
     for example, image in usable(dataset, on_skip=on_skip):
-        objects = example.annotation.of(label)
-        easy = ~objects.difficult
-        n_difficult += int(objects.difficult.sum())
-        boxes = objects.boxes.astype(np.float64)
-        size = (image.shape[1], image.shape[0])
-        pictures.append(
-            TrainingPicture(example.id, example.path, size, boxes[easy], ~objects.truncated[easy], boxes)
-        )
+        try:
+            pictures.append(_picture(example, (image.shape[1], image.shape[0]), label))
+        except DataError as error:
+            if dataset.on_bad_data == "raise" or on_skip is None:
+                raise
+            on_skip(example, error)
         if on_picture is not None:
             on_picture()
+    n_difficult = sum(len(picture.all_boxes) - len(picture.boxes) for picture in pictures)
     boxes = np.concatenate([np.zeros((0, 4)), *(picture.boxes for picture in pictures)])
     if len(boxes) < _FEWEST_OBJECTS:
         there = f"only {len(boxes)} object" if len(boxes) else "no object"
@@ -155,6 +155,17 @@ def collect(
             "smaller cell size, or larger pictures, would do."
         )
     return TrainingData(dataset.name, label, tuple(pictures), roots, groups, n_difficult, n_small)
+
+
+def _picture(example: Example, size: tuple[int, int], label: str) -> TrainingPicture:
+    """Take the objects of a picture, cut off at its border."""
+    objects = example.annotation.of(label)
+    check_boxes(objects.boxes, size, lambda row: f"{example.path}: the box of {label} number {row + 1}")
+    boxes = clip(objects.boxes, *size).astype(np.float64)
+    # Corners that are off by one say nothing about the object.
+    whole = ~objects.truncated & (np.abs(boxes - objects.boxes) <= 1).all(axis=1)
+    easy = ~objects.difficult
+    return TrainingPicture(example.id, example.path, size, boxes[easy], whole[easy], boxes)
 
 
 def _shape_roots(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,12 @@ from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.hog_codes import coded_pyramids
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
-from visionkl.detection.objects import TrainingPicture
 from visionkl.features.pyramid import FeaturePyramid, feature_pyramid
 from visionkl.parallel.executor import Executor
 from visionkl.parallel.shards import Shard, ShardedArrays, write_shard
+
+if TYPE_CHECKING:  # workers, which import this module, would load OpenCV for nothing
+    from visionkl.detection.objects import TrainingPicture
 
 _PICTURES_A_SHARD = 16
 _CELLS_A_PICTURE = 700
@@ -31,11 +33,12 @@ _PICTURES_FOR_CODEWORDS = 200
 
 @dataclass(frozen=True)
 class PyramidSettings:
-    """How training pyramids are computed."""
+    """How training pyramids are computed; the octave for parts can be left out where there are none."""
 
     cell_size: int
     interval: int
     padding: tuple[int, int]
+    part_octave: bool = True
 
     def compute(self, path: Path) -> FeaturePyramid:
         """Compute the pyramid of a picture, in plain cells."""

@@ -18,6 +18,8 @@ from visionkl.detection.model import N_SCALE_BIASES, Component, MixtureModel
 from visionkl.detection.parameters import filters_of
 from visionkl.features.pyramid import FeaturePyramid
 
+_PICKED_TOGETHER = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
@@ -60,6 +62,29 @@ class Samples:
             np.concatenate([samples.octaves for samples in many]),
             np.concatenate([samples.keys for samples in many]),
         )
+
+    @staticmethod
+    def pick(many: Sequence[Samples], rows: npt.NDArray[np.intp]) -> Samples:
+        """Take rows of samples of one component as if these were joined, which would need more memory.
+
+        Codes come with the first ones of all samples side by side, and so on: that is how the solver reads
+        them, and it needs no copy of its own then.
+        """
+        starts = np.cumsum([0, *map(len, many)])
+        picked = {}
+        for name in ("features", "shifts", "octaves", "keys"):
+            pieces = [getattr(samples, name) for samples in many]
+            shape, dtype = (len(rows), *pieces[0].shape[1:]), pieces[0].dtype
+            codes = name == "features" and dtype.kind == "u"
+            values = np.empty(shape, dtype, "F" if codes else "C")
+            for first in range(0, len(rows), _PICKED_TOGETHER):
+                some = rows[first : first + _PICKED_TOGETHER]
+                owners = np.searchsorted(starts, some, side="right") - 1
+                for number, piece in enumerate(pieces):
+                    mine = np.flatnonzero(owners == number)
+                    values[first + mine] = piece[some[mine] - starts[number]]
+            picked[name] = values
+        return Samples(**picked)
 
     def new_to(self, others: Samples) -> npt.NDArray[np.bool_]:
         """Tell which samples are not among the others: another root, or the same with parts elsewhere."""

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.scratch import give_back
 from visionkl.coding.codebooks import Codebooks
-from visionkl.coding.hog_codes import fit_cells
+from visionkl.coding.hog_codes import learn_cell_codebooks
 from visionkl.core.errors import DataError
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
@@ -47,6 +48,7 @@ from visionkl.detection.mining import (
     MiningPass,
     draw_negatives,
     mine_picture,
+    root_order,
     sorted_by_root,
 )
 from visionkl.detection.model import Component, MixtureModel
@@ -77,6 +79,7 @@ _CACHE_SHARE = 0.1  # of the memory that training may use
 _DEFAULT_MEMORY = 2 << 30
 # Negatives to keep for each picture, and in all: more of them make a solution slow and hardly better.
 _KEPT_A_PICTURE, _FEWEST_KEPT, _MOST_KEPT = 250, 50_000, 150_000
+_SCORED_TOGETHER = 1 << 14
 # A round of mining that adds so small a part to the objective ends.
 _LITTLE_NEW = 0.02
 # Relative gap of a solution; a rough one will do as long as mining still finds much that is new.
@@ -180,6 +183,7 @@ class _Trainer:
         self.cache_size = int(np.clip(_KEPT_A_PICTURE * len(data.pictures), _FEWEST_KEPT, _MOST_KEPT))
         self.cache_bytes = int(_CACHE_SHARE * max_memory)
         self.codebooks: Codebooks | None = None
+        self._state: TrainingState | None = None
         self.taboo = [picture.all_boxes for picture in data.pictures]
 
     # -- before the first step -------------------------------------------------------------------------------
@@ -187,14 +191,17 @@ class _Trainer:
     def prepare(self, folder: Path, codebooks: Codebooks | None) -> None:
         """Learn codewords, unless they are known, and code all pyramids; or nothing, for plain cells."""
         settings, pictures = self.settings, self.data.pictures
-        how = PyramidSettings(settings.cell_size, settings.training_interval, self.data.padding)
+        padding, with_parts = self.data.padding, settings.n_parts > 0
+        how = PyramidSettings(settings.cell_size, settings.training_interval, padding, with_parts)
         if not settings.n_blocks:
             self.pyramids = PlainPyramids(how, tuple(picture.path for picture in pictures))
             return
         if codebooks is None:
             with self.observer.stage("learning codewords"):
                 cells = sample_cells(pictures, how, settings.seed, self.executor)
-                codebooks = _learn_codewords(cells, settings, self.n_jobs)
+                codebooks = learn_cell_codebooks(
+                    cells, settings.n_codewords, settings.n_blocks, seed=settings.seed, n_jobs=self.n_jobs
+                )
         self.codebooks = codebooks
         with self.observer.stage("coding pictures", len(pictures)) as stage:
             self.pyramids = code_pyramids(pictures, how, codebooks, folder, self.executor, stage.advance)
@@ -204,26 +211,32 @@ class _Trainer:
     def run(self, state: TrainingState | None) -> MixtureModel:
         """Go through the plan, from the beginning or from a state."""
         steps = steps_of(self.settings)
-        while state is None or state.n_done < len(steps):
+        self._state = state
+        del state  # each step is handed the only reference: what it replaces in the state is let go at once
+        while self._state is None or self._state.n_done < len(steps):
             began = time.perf_counter()
-            step = steps[state.n_done if state else 0]
-            state, figures = self._take(step, state)
+            step = steps[self._state.n_done if self._state else 0]
+            self._state, figures = self._take(step)
             seconds = round(time.perf_counter() - began, 2)
             self.observer.record({"step_seconds": seconds, **figures})
-            self.observer.checkpoint(state)
-        return self.finished(state)
+            self.observer.checkpoint(self._state)
+        return self.finished(self._state)
 
     def finished(self, state: TrainingState) -> MixtureModel:
         """Return the model for use."""
         notes = {"trained_on": self.data.name, "n_pictures": len(self.data.pictures)}
         return replace(state.model, interval=self.settings.interval, notes=notes)
 
-    def _take(self, step: Step, state: TrainingState | None) -> tuple[TrainingState, dict[str, Any]]:
-        if state is None:
+    def _take(self, step: Step) -> tuple[TrainingState, dict[str, Any]]:
+        if self._state is None:
             return self._start_roots()
-        if step.stage == "boxes":
-            return self._learn_boxes(state)
-        return self._mine_and_solve(step, state)
+        take = self._learn_boxes if step.stage == "boxes" else self._mine_and_solve
+        return take(step, self._hand_over())
+
+    def _hand_over(self) -> TrainingState:
+        state, self._state = self._state, None
+        assert state is not None
+        return state
 
     def _start_roots(self) -> tuple[TrainingState, dict[str, Any]]:
         """Make a root for each group of objects from warped objects and random windows."""
@@ -251,12 +264,16 @@ class _Trainer:
                 state, _ = self._solve(state)
         mined = self._mine(step, state.model)
         had_negatives = any(map(len, state.negatives))
+        figures["mined"] = sum(map(len, mined))
         new = [some[some.new_to(known)] for some, known in zip(mined, state.negatives, strict=True)]
+        del mined  # what is in the cache is not kept here, too
         scores = np.concatenate(self._scores(state.model, new)) if any(map(len, new)) else np.zeros(0)
         worth = self.settings.cost * float(np.maximum(scores - MARGIN, 0).sum())
         share = worth / self._objective(state) if had_negatives else np.inf
         state = self._extend_cache(state, new)
-        figures |= {"mined": sum(map(len, mined)), "new": len(scores), "share_of_new": round(share, 4)}
+        del new
+        give_back()
+        figures |= {"new": len(scores), "share_of_new": round(share, 4)}
         if share < _LITTLE_NEW:
             return replace(state, n_done=state.n_done + self.settings.mining_rounds - step.mining), figures
         tol = _ROUGH_TOLERANCE if share > _MUCH_NEW else _TOLERANCE
@@ -271,7 +288,7 @@ class _Trainer:
         with self.observer.stage(f"mining ({step})", len(numbers)) as stage:
             return self._gather(mine_picture, context, numbers, stage)
 
-    def _learn_boxes(self, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
+    def _learn_boxes(self, step: Step, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
         placed = self._place(state.model)
         boxes = [
             self.data.pictures[i].boxes[each.rows]
@@ -373,19 +390,23 @@ class _Trainer:
 
     def _extend_cache(self, state: TrainingState, new: Sequence[Samples]) -> TrainingState:
         """Add negatives to the cache; if they do not fit, the hardest of all stay."""
-        cache = tuple(
-            sorted_by_root(Samples.join([known, some]))
-            for known, some in zip(state.negatives, new, strict=True)
-        )
-        n = sum(map(len, cache))
-        n_bytes = sum(samples.nbytes for samples in cache)
+        pairs = list(zip(state.negatives, new, strict=True))
+        orders = [root_order(np.concatenate([known.keys, some.keys])) for known, some in pairs]
+        n = sum(map(len, orders))
+        n_bytes = sum(known.nbytes + some.nbytes for known, some in pairs)
         n_kept = min(self.cache_size, int(n * self.cache_bytes / max(n_bytes, 1)))
         if n > n_kept:
-            scores = np.concatenate(self._scores(state.model, cache))
+            both = zip(
+                self._scores(state.model, state.negatives), self._scores(state.model, new), strict=True
+            )
+            scores = np.concatenate(
+                [np.concatenate(mine)[order] for mine, order in zip(both, orders, strict=True)]
+            )
             kept = np.zeros(n, bool)
             kept[np.argsort(-scores, kind="stable")[:n_kept]] = True
-            ends = np.cumsum([len(samples) for samples in cache])[:-1]
-            cache = tuple(some[own] for some, own in zip(cache, np.split(kept, ends), strict=True))
+            ends = np.cumsum(list(map(len, orders)))[:-1]
+            orders = [order[own] for order, own in zip(orders, np.split(kept, ends), strict=True)]
+        cache = tuple(Samples.pick(pair, order) for pair, order in zip(pairs, orders, strict=True))
         return replace(state, negatives=cache)
 
     def _solve(self, state: TrainingState, tol: float = _TOLERANCE) -> tuple[TrainingState, dict[str, Any]]:
@@ -416,6 +437,8 @@ class _Trainer:
             "solving_seconds": round(time.perf_counter() - began, 2),
         }
         state = replace(state, model=model, shares=parameters.next_shares(result.v))
+        del result  # its planes are large
+        give_back()
         figures["shares"] = " ".join(f"{share:.3f}" for share in state.shares)
         return state, figures | {"objective": round(self._objective(state), 5)}
 
@@ -434,20 +457,16 @@ class _Trainer:
     def _scores(self, model: MixtureModel, samples: Sequence[Samples]) -> list[npt.NDArray[np.float64]]:
         """Scores of samples, by component."""
         parameters = Parameters(without_mirrors(model))
-        rows = PlacementRows(parameters, samples, self.codebooks, n_jobs=self.n_jobs)
-        ends = np.cumsum([len(some) for some in samples])[:-1]
-        return np.split(rows.scores(parameters.vector(without_mirrors(model))), ends)
-
-
-def _learn_codewords(
-    cells: npt.NDArray[np.float32], settings: TrainingSettings, n_jobs: int | None
-) -> Codebooks:
-    from visionkl.coding.pq import ProductQuantizer
-
-    quantizer = ProductQuantizer(
-        settings.n_codewords, n_blocks=settings.n_blocks, random_state=settings.seed, n_jobs=n_jobs
-    )
-    return fit_cells(quantizer, cells).books_
+        vector = parameters.vector(without_mirrors(model))
+        scores = [np.zeros(len(some)) for some in samples]
+        for number, some in enumerate(samples):
+            # Some at a time: rows hold a copy of their samples.
+            for first in range(0, len(some), _SCORED_TOGETHER):
+                piece = np.s_[first : first + _SCORED_TOGETHER]
+                alone = [other[piece if i == number else np.s_[:0]] for i, other in enumerate(samples)]
+                rows = PlacementRows(parameters, alone, self.codebooks, n_jobs=self.n_jobs)
+                scores[number][piece] = rows.scores(vector)
+        return scores
 
 
 def _joined(found: Sequence[Sequence[Samples]], like: Sequence[Samples]) -> tuple[Samples, ...]:

@@ -139,6 +139,25 @@ def read_voc_results(folder: str | Path, split: str, label: str) -> dict[str, De
         raise DataError(f"{path}: {error}") from None
 
 
+def read_all_voc_results(folder: str | Path, split: str, classes: Sequence[str]) -> dict[str, Detections]:
+    """Read the VOC results files of several classes; the detections of a picture are put together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with voc_results_writer(folder, "val", ["car", "dog"]) as write:
+    ...     write("000012", Detections([[0, 0, 100, 50], [20, 20, 40, 40]], [1.25, -0.5], ["dog", "car"]))
+    >>> read_all_voc_results(folder, "val", ["car", "dog"])["000012"].labels
+    ('car', 'dog')
+    """
+    found: dict[str, list[Detections]] = {}
+    for label in classes:
+        for image_id, some in read_voc_results(folder, split, label).items():
+            found.setdefault(image_id, []).append(some)
+    return {image_id: Detections.concatenate(some) for image_id, some in found.items()}
+
+
 def read_voc_image_ids(folder: str | Path, split: str) -> list[str] | None:
     """Read which pictures the results in this folder cover; None where no list says so."""
     path = _images_path(Path(folder), split)

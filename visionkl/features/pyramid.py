@@ -4,9 +4,9 @@ Levels
 ------
 An octave has `interval` levels, each `2 ** (1 / interval)` times smaller than the one before. The first
 octave is computed on cells of half the edge, that is at twice the resolution: parts are sought there, one
-octave finer than their root filter. With `extra_octave` one more, at a quarter of the edge, comes before it,
-which lets roots be found at twice the resolution: for small objects. The pyramid ends where the picture's
-shorter side falls below five cells.
+octave finer than their root filter; where there are no parts, it need not be computed. With `extra_octave`
+one more, at a quarter of the edge, comes before it, which lets roots be found at twice the resolution: for
+small objects. The pyramid ends where the picture's shorter side falls below five cells.
 
 `scales[i]` tells how many times finer than the plain picture's cells level `i` is: a cell of level `i` covers
 `cell_size / scales[i]` pixels.
@@ -97,6 +97,7 @@ def feature_pyramid(
     interval: int = 10,
     padding: tuple[int, int] = (0, 0),
     extra_octave: bool = False,
+    part_octave: bool = True,
     n_jobs: int | None = None,
     keep: Callable[[npt.NDArray[np.float32]], Any] | None = None,
 ) -> FeaturePyramid:
@@ -114,6 +115,9 @@ def feature_pyramid(
         `(rows, cols)` of cells added around each level.
     extra_octave : bool
         Start one octave finer, to place roots at twice the resolution.
+    part_octave : bool
+        Whether to compute the first octave, which is for parts alone; without it, its levels are there, but
+        have no cells inside their frames.
     n_jobs : int, optional
         Threads; all usable cores by default.
     keep : callable, optional
@@ -150,7 +154,10 @@ def feature_pyramid(
 
     def compute_level(number: int, gradients: _Gradients, cell_size: int, scale: float) -> None:
         scales[number] = scale
-        if keep is None:
+        if number < interval and not part_octave:
+            nothing = _frame((0, 0), padding)
+            levels[number] = nothing if keep is None else keep(nothing[:0, :0])
+        elif keep is None:
             levels[number] = _framed_cells(gradients, cell_size, padding)
         else:
             levels[number] = keep(_bare_cells(gradients, cell_size))
@@ -186,11 +193,17 @@ def _bare_cells(gradients: _Gradients, cell_size: int) -> npt.NDArray[np.float32
 
 def _framed_cells(gradients: _Gradients, cell_size: int, padding: tuple[int, int]) -> npt.NDArray[np.float32]:
     n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(gradients[0].shape, cell_size))
-    top, left = padding[0] + 1, padding[1] + 1
+    level = _frame((n_rows, n_cols), padding)
+    kernel.cells_into(*gradients, cell_size, level, padding[0] + 1, padding[1] + 1)
+    return level
+
+
+def _frame(inside: tuple[int, int], padding: tuple[int, int]) -> npt.NDArray[np.float32]:
+    """Zeros for so many rows and columns of cells, and the frame around them."""
+    (n_rows, n_cols), (top, left) = inside, (padding[0] + 1, padding[1] + 1)
     level = np.zeros((n_rows + 2 * top, n_cols + 2 * left, N_CHANNELS), np.float32)
     for outside in (np.s_[:top], np.s_[top + n_rows :], np.s_[:, :left], np.s_[:, left + n_cols :]):
         level[outside][..., TRUNCATION] = 1
-    kernel.cells_into(*gradients, cell_size, level, top, left)
     return level
 
 

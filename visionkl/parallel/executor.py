@@ -9,15 +9,18 @@ once a call. Another kind of executor, such as a cluster's, needs the same metho
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
+from visionkl.backend.scratch import give_back
 from visionkl.backend.threads import set_threads, usable_cores
 from visionkl.core.errors import VisionklError
 
@@ -66,6 +69,9 @@ class SerialExecutor:
 class ProcessExecutor:
     """Spreads the work over processes of this machine, each of which uses one thread.
 
+    Functions and contexts come from modules that can be imported, not from the script that is run: workers
+    never look at that one, so it needs no `if __name__ == "__main__"`.
+
     Parameters
     ----------
     n_jobs : int
@@ -74,11 +80,7 @@ class ProcessExecutor:
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs = n_jobs
-        # Forking a process whose threads are at work may copy a lock that nobody will ever open: spawn
-        # instead.
-        self._pool = ProcessPoolExecutor(
-            n_jobs, multiprocessing.get_context("spawn"), initializer=_begin_work
-        )
+        self._pool = ProcessPoolExecutor(n_jobs, _Spawning(), initializer=_begin_work)
 
     def map(
         self, function: Callable[[Context, Shard], Result], context: Context, shards: Sequence[Shard]
@@ -111,6 +113,24 @@ class ProcessExecutor:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
+class _Worker(SpawnProcess):
+    """A process that starts without running the user's script once more."""
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Spawning(SpawnContext):
+    """How workers are started: anew, because a fork may copy a lock that a thread at work holds for ever."""
+
+    Process = _Worker
+
+
 def make_executor(n_jobs: int | None = None) -> Executor:
     """Choose an executor: processes for more than one job (all usable cores by default)."""
     n_jobs = n_jobs or usable_cores()
@@ -130,6 +150,8 @@ def _call(function: Callable[[Any, Any], Any], context_file: str, shard: Any) ->
     """Run in a worker: read the context when a new pass begins."""
     global _context
     if _context[0] != context_file:
+        _context = ("", None)
+        give_back()  # what the pass before has left
         with open(context_file, "rb") as file:
             _context = (context_file, pickle.load(file))
     return function(_context[1], shard)

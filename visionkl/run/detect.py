@@ -152,9 +152,9 @@ def _check_usage(options: DetectOptions) -> None:
 
 
 def _load(models: Sequence[Path]) -> list[DPMDetector]:
-    from visionkl.store import load
+    from visionkl.store import load_detector
 
-    return [load(path) for path in models]
+    return [load_detector(path) for path in models]
 
 
 def _check_outputs(options: DetectOptions, pictures: Sequence[Picture]) -> None:

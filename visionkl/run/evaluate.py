@@ -3,10 +3,12 @@
 The story: open the data set, load the models, make sure that results can be written, decode every picture
 once so that a broken one is known before the work starts, search all pictures, write what was found to VOC
 results files, and score these files. `--from-results` begins at the last step, so both ways give the same
-numbers. What scores below the threshold (-1.1, or `--threshold`) is not written and not scored.
+numbers. What scores below the threshold (-1.1, or `--threshold`) is not written and not scored. With
+`--context`, what was written is scored anew by what else was found in the picture, first.
 
 The output folder holds `comp3_det_<split>_<class>.txt`, `images_<split>.txt` (the pictures that were
-searched) and `evaluation.json`. An interrupted search leaves the results of the pictures it came to.
+searched) and `evaluation.json`; with `--context`, the results with their new scores in `context/`. An
+interrupted search leaves the results of the pictures it came to.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from visionkl._version import __version__
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from visionkl.datasets.voc import VOC
     from visionkl.detection.detector import DPMDetector
     from visionkl.evaluation.voc import ClassResult, VOCResult
+    from visionkl.run.rescoring import ContextFile
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,9 @@ class EvaluateOptions:
         Lowest score that is kept, -1.1 by default. One that is too high cuts the curve off and lowers the AP.
     from_results : Path, optional
         Score the results files in this folder instead of searching with models.
+    context : Path, optional
+        File of train-context: scores detections anew by where they are and what else was found, before they
+        are scored. It needs the results of all classes that it was learned with.
     out : Path, optional
         Folder for results files, made new; a number is appended if it is there. By default in runs.
     report : Path, optional
@@ -72,6 +79,7 @@ class EvaluateOptions:
     metric: Literal["07", "10"] = "07"
     threshold: float | None = None
     from_results: Path | None = None
+    context: Path | None = None
     out: Path | None = None
     report: Path | None = None
     on_bad_data: Literal["stop", "skip"] = "stop"
@@ -86,14 +94,8 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Score models, or results that are there; the document that it returns is that of `--json`."""
     from visionkl.core.files import fresh_folder, writable_folder
     from visionkl.datasets.voc import VOC
-    from visionkl.evaluation.search import LOWEST_SCORE
 
-    if bool(options.model) == bool(options.from_results):
-        raise UsageError(
-            "give either --model to search with, or --from-results to score. Try eval_voc --help."
-        )
-    if options.from_results is not None and options.threshold is not None:
-        raise UsageError("--threshold is for the search with --model; results files are scored as they are.")
+    check_source("eval_voc", options.model, options.from_results, options.threshold)
     dataset = VOC(
         options.data,
         options.year,
@@ -105,22 +107,27 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
             raise UsageError(f"--report {options.report}: this is a folder; name a file in it.")
         writable_folder(options.report.parent)
 
+    if options.from_results is not None:
+        detectors, classes = {}, classes_with_results(options.from_results, dataset)
+    else:
+        detectors = load_detectors(options.model or [], dataset)
+        classes = list(detectors)
+    context = _context(options.context, classes)
     facts: dict[str, Any] = {"data": str(dataset.folder), "split": dataset.split}
     if options.from_results is not None:
         results = options.from_results
-        classes = _classes_with_results(results, dataset)
-        facts |= {"results": str(results)}
     else:
-        detectors = _load(options.model or [], dataset)
-        classes = list(detectors)
-        check_data(dataset, console)
-        results = fresh_folder(options.out or _default_folder(dataset, classes))
-        facts |= {"models": list(map(str, options.model or [])), "results": str(results)}
-        threshold = LOWEST_SCORE if options.threshold is None else options.threshold
-        facts |= {"threshold": threshold}
-        facts |= search_to_files(detectors, dataset, threshold, results, console)
-
-    result = score_files(results, dataset, classes, options.metric, console)
+        results = fresh_results("eval", dataset, classes, options.out, console)
+        facts |= {"models": list(map(str, options.model or []))}
+        facts |= search_to_files(detectors, dataset, options.threshold, results, console)
+    facts |= {"results": str(results)}
+    if context is None:
+        result = score_files(results, dataset, classes, options.metric, console)
+    else:
+        facts["context"] = str(context.path)
+        with nullcontext(results / "context") if options.model else TemporaryDirectory() as rescored:
+            context.rescore_files(results, dataset, Path(rescored), console)
+            result = score_files(Path(rescored), dataset, classes, options.metric, console)
     document = {"visionkl": __version__, **facts, **result.to_dict()}
     console.result(f"{result.dataset}, {result.n_images} pictures\n{result.table()}")
     if options.out is not None or options.model:
@@ -136,14 +143,26 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
 # -- searching -----------------------------------------------------------------------------------------------
 
 
-def _load(paths: Sequence[Path], dataset: Dataset) -> dict[str, DPMDetector]:
+def check_source(
+    name: str, model: Sequence[Path] | None, from_results: Path | None, threshold: float | None
+) -> None:
+    """Make sure that either models to search with or results are given."""
+    if bool(model) == bool(from_results):
+        raise UsageError(
+            f"give either --model to search with, or --from-results to score. Try {name} --help."
+        )
+    if from_results is not None and threshold is not None:
+        raise UsageError("--threshold is for the search with --model; results files are scored as they are.")
+
+
+def load_detectors(paths: Sequence[Path], dataset: Dataset) -> dict[str, DPMDetector]:
     """Load models by the class that they find; the classes must be there, and each once."""
     from visionkl.datasets.base import check_classes
-    from visionkl.store import load
+    from visionkl.store import load_detector
 
     detectors: dict[str, DPMDetector] = {}
     for path in paths:
-        detector = load(path)
+        detector = load_detector(path)
         label = detector.label
         if label in detectors:
             raise UsageError(
@@ -166,14 +185,15 @@ def check_data(dataset: Dataset, console: Console) -> None:
 def search_to_files(
     detectors: dict[str, DPMDetector],
     dataset: VOC,
-    threshold: float,
+    threshold: float | None,
     folder: Path,
     console: Console,
 ) -> dict[str, float]:
-    """Search all pictures and write the results files; says how long it took."""
+    """Search all pictures and write the results files; says down to which score, and how long it took."""
     from visionkl.evaluation.results import voc_results_writer
-    from visionkl.evaluation.search import search
+    from visionkl.evaluation.search import LOWEST_SCORE, search
 
+    threshold = LOWEST_SCORE if threshold is None else threshold
     _warm_up(detectors, console)
     n_done, interrupted = 0, False
     started = time.monotonic()
@@ -211,7 +231,7 @@ def search_to_files(
     console.note(
         f"searched {n_done} pictures in {duration_text(seconds)}: {seconds / n_done:.2f} s a picture"
     )
-    return {"seconds_per_image": round(seconds / n_done, 4)}
+    return {"threshold": threshold, "seconds_per_image": round(seconds / n_done, 4)}
 
 
 def _warm_up(detectors: dict[str, DPMDetector], console: Console) -> None:
@@ -224,15 +244,20 @@ def _warm_up(detectors: dict[str, DPMDetector], console: Console) -> None:
         detect_all(list(detectors.values()), np.zeros((120, 160, 3), np.uint8), n_jobs=console.jobs)
 
 
-def _default_folder(dataset: VOC, classes: list[str]) -> Path:
+def fresh_results(name: str, dataset: VOC, classes: list[str], out: Path | None, console: Console) -> Path:
+    """Check the data set, and make a folder for what will be found in it: `out`, or one in runs."""
+    from visionkl.core.files import fresh_folder
+
+    check_data(dataset, console)
     what = "-".join(classes) if len(classes) <= 3 else f"{len(classes)}-classes"
-    return Path("runs") / f"eval-{dataset.folder.resolve().name}-{dataset.split}-{what}"
+    default = Path("runs") / f"{name}-{dataset.folder.resolve().name}-{dataset.split}-{what}"
+    return fresh_folder(out or default)
 
 
 # -- scoring -------------------------------------------------------------------------------------------------
 
 
-def _classes_with_results(folder: Path, dataset: VOC) -> list[str]:
+def classes_with_results(folder: Path, dataset: VOC) -> list[str]:
     """Classes of the results files in a folder, in the data set's order."""
     from visionkl.datasets.base import check_classes
     from visionkl.evaluation.results import voc_results_classes, voc_results_path
@@ -248,6 +273,14 @@ def _classes_with_results(folder: Path, dataset: VOC) -> list[str]:
     return [label for label in dataset.classes if label in found]
 
 
+def _context(path: Path | None, classes: list[str]) -> ContextFile | None:
+    if path is None:
+        return None
+    from visionkl.run.rescoring import ContextFile  # loads a compiler, which scoring alone does not need
+
+    return ContextFile(path, classes)
+
+
 def score_files(
     folder: Path, dataset: VOC, classes: list[str], metric: Literal["07", "10"], console: Console
 ) -> VOCResult:
@@ -255,7 +288,7 @@ def score_files(
     from visionkl.evaluation.results import read_voc_results, voc_results_path
     from visionkl.evaluation.voc import check_image_ids, evaluate_detections
 
-    part, left_out = _scored_part(folder, dataset, console)
+    part, left_out = scored_part(folder, dataset, console)
     by_class: dict[str, ClassResult] = {}
     for label in classes:
         found = read_voc_results(folder, dataset.split, label)
@@ -266,7 +299,7 @@ def score_files(
     return dataclasses.replace(result, by_class=by_class, skipped=tuple(left_out))
 
 
-def _scored_part(folder: Path, dataset: VOC, console: Console) -> tuple[Dataset, list[str]]:
+def scored_part(folder: Path, dataset: VOC, console: Console) -> tuple[Dataset, list[str]]:
     """Take the pictures that the results cover and whose annotations can be read; list the others."""
     from visionkl.datasets.base import Dataset
     from visionkl.evaluation.results import read_voc_image_ids

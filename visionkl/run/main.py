@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "count what a data set holds, and name what is broken in it",
     ),
     "train-detector": ("visionkl.run.train_detector", "train a detector, score it, and write a report"),
+    "train-context": (
+        "visionkl.run.train_context",
+        "learn to rescore detections by what else was found",
+    ),
     "sample": ("visionkl.run.make_sample", "generate a small data set to try things out with"),
 }
 

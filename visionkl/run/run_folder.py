@@ -4,7 +4,7 @@
     environment.json        versions, cores, the command line
     log.txt                 what was said, with the time
     metrics.csv             one row for each round of training
-    checkpoint.safetensors  where training stands, after each step of its plan
+    checkpoint.safetensors  where training stands after each step of its plan, until the run is finished
     <category>.safetensors  the model
     comp3_det_*.txt, evaluation.json, plots/, report.html
 
@@ -18,10 +18,11 @@ import csv
 import io
 import json
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,12 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the report, which comes last, is there."""
         return self.report.is_file()
+
+    def tidy(self) -> None:
+        """Remove what a finished run has no use for: it would take many times the space of the model."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        with suppress(OSError):
+            self.checkpoint.unlink(missing_ok=True)
 
     def model(self, label: str) -> Path:
         """Where the model goes."""

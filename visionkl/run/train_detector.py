@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -136,7 +135,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
         result, model = _evaluate(model, val_set, run, console)
         document = _document(options, run, train_set, facts, model, result, cost)
         _write_report(run, document, model, result, val_set, console)
-    shutil.rmtree(run.work, ignore_errors=True)
+    run.tidy()
     console.result(_summary(run, result, label))
     return document
 
@@ -262,7 +261,6 @@ def _evaluate(
     """Search and score the validation pictures; gives the model the threshold of the best F1 there."""
     from visionkl.detection.detector import DPMDetector
     from visionkl.evaluation.results import read_voc_image_ids
-    from visionkl.evaluation.search import LOWEST_SCORE
     from visionkl.run.evaluate import score_files, search_to_files
     from visionkl.store import save
 
@@ -271,7 +269,7 @@ def _evaluate(
     covered = read_voc_image_ids(run.path, dataset.split)
     if covered is None or len(covered) < len(dataset):
         detectors = {label: DPMDetector.from_model(model)}
-        search_to_files(detectors, dataset, LOWEST_SCORE, run.path, console)
+        search_to_files(detectors, dataset, None, run.path, console)
     result = score_files(run.path, dataset, [label], "07", console)
     mine = result.by_class[label]
     best = mine.best_f1()

@@ -117,7 +117,8 @@ def _cells(n_pixels: float, settings: TrainingSettings) -> float:
 
 def _code_bytes(n_pixels: float, settings: TrainingSettings) -> int:
     code = 1 if settings.n_codewords <= 256 else 2
-    return round(_cells(n_pixels, settings) * (settings.n_blocks * code or 4 * N_CHANNELS))
+    octaves = 1 if settings.n_parts else 0.25  # the finest octave is for parts
+    return round(octaves * _cells(n_pixels, settings) * (settings.n_blocks * code or 4 * N_CHANNELS))
 
 
 def _seconds(n_pixels: float, data: TrainingData, settings: TrainingSettings) -> float:

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import scipy.fft
 
 from visionkl.backend.cpu.jit import compiled
 
@@ -42,6 +41,8 @@ class FourierFilters:
     """
 
     def __init__(self, filters: Sequence[npt.NDArray[np.float32]]) -> None:
+        import scipy.fft  # not above: matching on codes, in each of many processes, does without its 10 MB
+
         self._n = len(filters)
         sizes = [filter_.shape[:2] for filter_ in filters]
         self._smallest = np.min(sizes, axis=0).tolist()
@@ -59,6 +60,8 @@ class FourierFilters:
 
         Where a larger filter reaches outside, the level goes on with zeros.
         """
+        import scipy.fft
+
         responses = _no_responses(level, self._smallest, self._n)
         steps = self._steps
         corners = [
