@@ -184,3 +184,14 @@ class TestTooLittle:
 def test_settings_are_checked(settings, complaint):
     with pytest.raises(UsageError, match=complaint):
         DPMDetector(**settings)
+
+
+def test_plain_cells_are_mined_within_the_memory_that_is_given(pictures):
+    """A tenth of the memory is for the cache, and as much for what a pass finds."""
+    notes = Notebook()
+    memory = 60_000_000
+    settings = replace(QUICK, n_parts=0, n_blocks=0, root_rounds=1, mining_rounds=1, box_regression=False)
+    model = train(pictures, "digger", settings, n_jobs=1, max_memory=memory, observer=notes)
+    rows, cols, _ = model.components[0].root.shape
+    mined = [row["mined"] for row in notes.rows if "mined" in row]
+    assert 0 < max(mined) * rows * cols * 32 * 4 <= memory / 10

@@ -93,3 +93,22 @@ def test_a_plain_script_needs_no_main_guard(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "the script runs\n[11, 12, 13]\nTrue\n"
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(
+        "import os, signal\n"
+        "from visionkl.parallel.executor import ProcessExecutor\n"
+        "for _ in ProcessExecutor(2).map(divmod, 7, [1, 2, 3]):\n"
+        "    pass\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    # The workers hold the pipe: it ends when the last of them has.
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert done.returncode == -9

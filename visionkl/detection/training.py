@@ -284,6 +284,8 @@ class _Trainer:
         """Search all pictures for hard negatives."""
         numbers = range(len(self.data.pictures))
         n_windows = int(np.clip(_MINED // len(numbers), _FEWEST_A_PICTURE, _MOST_A_PICTURE))
+        # What is mined in a pass may take as much memory as the cache; plain cells take much.
+        n_windows = max(min(n_windows, self.cache_bytes // self._sample_bytes(model) // len(numbers)), 1)
         context = MiningPass(model, self.pyramids, self.taboo, n_windows)
         with self.observer.stage(f"mining ({step})", len(numbers)) as stage:
             return self._gather(mine_picture, context, numbers, stage)
@@ -307,6 +309,12 @@ class _Trainer:
         return replace(state, n_done=state.n_done + 1, model=model), {"placed": sum(map(len, boxes))}
 
     # -- pieces of steps -------------------------------------------------------------------------------------
+
+    def _sample_bytes(self, model: MixtureModel) -> int:
+        """Return the memory that the cells of a sample take."""
+        books = self.codebooks
+        a_cell = 4 * N_CHANNELS if books is None else books.n_blocks * np.dtype(books.code_dtype).itemsize
+        return a_cell * max(map(n_cells, model.components))
 
     def _model(self, components: Sequence[Component]) -> MixtureModel:
         settings = self.settings

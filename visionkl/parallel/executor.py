@@ -9,13 +9,16 @@ once a call. Another kind of executor, such as a cluster's, needs the same metho
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
@@ -141,6 +144,18 @@ def _begin_work() -> None:
     """Run in a new worker: one thread; whoever started it decides what an interruption means."""
     set_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that started it is gone, killed for want of memory, say.
+
+    A worker waits for work at a pipe that its fellows hold open, too, and would wait there for ever.
+    """
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 _context: tuple[str, Any] = ("", None)
