@@ -9,6 +9,7 @@ import functools
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,107 @@ def vlfeat_sift(grey: np.ndarray, bin_sizes: list[int], step: int) -> float:
     return _seconds(lambda: [describe(bin_size) for bin_size in bin_sizes])
 
 
+def vlfeat_fisher(
+    rows: np.ndarray, weights: np.ndarray, means: np.ndarray, variances: np.ndarray, save: str
+) -> float:
+    """Encode rows with VLFeat, with square roots and norm, on one thread, and save the vector."""
+    library = _vlfeat()
+    library.vl_set_num_threads(1)
+    arrays = [np.ascontiguousarray(array, np.float32) for array in (means, variances, weights, rows)]
+    at_means, at_variances, at_weights, at_rows = (array.ctypes.data for array in arrays)
+    vector = np.empty(2 * means.size, np.float32)
+    single, root_and_norm = 1, 1 | 2
+
+    def encode() -> None:
+        library.vl_fisher_encode(
+            vector.ctypes.data,
+            single,
+            at_means,
+            means.shape[1],
+            means.shape[0],
+            at_variances,
+            at_weights,
+            at_rows,
+            len(rows),
+            root_and_norm,
+        )
+
+    seconds = _seconds(encode)
+    np.save(save, vector)
+    return seconds
+
+
+def skimage_fisher(
+    rows: np.ndarray, weights: np.ndarray, means: np.ndarray, variances: np.ndarray, save: str
+) -> float:
+    """Encode rows with scikit-image on one thread, and save what the formula's vector is."""
+    with _blas_threads(1):
+        mixture = _mixture(rows, weights, means, variances, n_passes=1)
+        results = []
+        seconds = _seconds(lambda: results.append(skimage.feature.fisher_vector(rows, mixture)))
+    _, by_mean, by_deviation = np.split(results[0], [len(weights), len(weights) + means.size])
+    np.save(save, np.concatenate([by_mean, -by_deviation]))
+    return seconds
+
+
+def sklearn_mixture(
+    rows: np.ndarray,
+    weights: np.ndarray,
+    means: np.ndarray,
+    variances: np.ndarray,
+    n_passes: int,
+    threads: int,
+    save: str,
+) -> float:
+    """Learn with scikit-learn from a given start, and save the likelihood.
+
+    The time is that of passes alone: what a fit with one pass takes is taken off.
+    """
+    with _blas_threads(threads):
+        fit = functools.partial(_mixture, rows, weights, means, variances, learn=True)
+        first = _seconds(lambda: fit(n_passes=1))
+        results = []
+        seconds = _seconds(lambda: results.append(fit(n_passes=n_passes + 1)))
+    np.save(save, results[0].lower_bounds_[n_passes - 1])
+    return seconds - first
+
+
+def _mixture(
+    rows: np.ndarray,
+    weights: np.ndarray,
+    means: np.ndarray,
+    variances: np.ndarray,
+    n_passes: int,
+    learn: bool = False,
+) -> Any:
+    """Make scikit-learn's mixture of given Gaussians, and learn from there."""
+    from sklearn.mixture import GaussianMixture
+
+    warnings.simplefilter("ignore")  # it would say that it has not converged
+    # In the rows' precision: it would compute in double precision otherwise.
+    weights, means, variances = (array.astype(rows.dtype) for array in (weights, means, variances))
+    mixture = GaussianMixture(
+        len(weights),
+        covariance_type="diag",
+        weights_init=weights,
+        means_init=means,
+        precisions_init=1 / variances,
+        tol=0,
+        max_iter=n_passes,
+    )
+    if learn:
+        return mixture.fit(rows)
+    mixture.weights_, mixture.means_, mixture.covariances_ = weights, means, variances
+    mixture.precisions_cholesky_ = 1 / np.sqrt(variances)
+    return mixture
+
+
+def _blas_threads(threads: int) -> Any:
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(threads)
+
+
 class _DsiftFilter(ctypes.Structure):
     """The beginning of VLFeat's VlDsiftFilter: 13 sizes, and whether the window is flat."""
 
@@ -109,6 +211,10 @@ def _vlfeat() -> ctypes.CDLL:
     library.vl_dsift_new_basic.restype = ctypes.POINTER(_DsiftFilter)
     library.vl_dsift_process.argtypes = [ctypes.POINTER(_DsiftFilter), pointer]
     library.vl_dsift_delete.argtypes = [ctypes.POINTER(_DsiftFilter)]
+    library.vl_set_num_threads.argtypes = [size]
+    library.vl_fisher_encode.argtypes = [
+        pointer, ctypes.c_uint32, pointer, size, size, pointer, pointer, pointer, size, ctypes.c_int,
+    ]  # fmt: skip
     return library
 
 
@@ -143,6 +249,10 @@ def version_for(function: str) -> str:
     """Say which version of a peer a function uses; complains if that peer cannot run."""
     if function.startswith("faiss"):
         return str(_faiss(1).__version__)
+    if function.startswith("sklearn"):
+        import sklearn
+
+        return str(sklearn.__version__)
     if function.startswith("vlfeat"):
         return _vlfeat().vl_get_version_string().decode()
     if function.startswith("dlib"):
@@ -170,6 +280,9 @@ def main() -> None:
         opencv_nms,
         opencv_sift,
         vlfeat_sift,
+        vlfeat_fisher,
+        skimage_fisher,
+        sklearn_mixture,
         faiss_learn,
         faiss_encode,
         version_for,

@@ -42,6 +42,8 @@ _DEFINED_IN = {
     "feature_pyramid": "visionkl.features.pyramid",
     "dense_sift": "visionkl.features.sift",
     "DenseSIFT": "visionkl.features.sift",
+    "FisherVector": "visionkl.features.fisher",
+    "BagOfWords": "visionkl.features.words",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
     # detection

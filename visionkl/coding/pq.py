@@ -28,38 +28,27 @@ If unsure, take blocks of 8 features with 256 codewords: 32 times smaller than f
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu import kmeans
-from visionkl.backend.cpu.pq import encode, make_codebook
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks, Codes
 from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import stream
+from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number, parameter_error
 
 _DEFAULT_BLOCK_SIZE = 8
 # Rows to learn from: more than this for each codeword hardly change it.
 _SAMPLES_A_CODEWORD = 256
-# Seeds take a time that grows with the square of the codewords. So they are drawn from fewer rows, and for
-# very many codewords, where it hardly matters which, without trials.
-_SEED_ROWS_A_CODEWORD = 32
-_MOST_SEED_ROWS = 65536
-_SEED_TRIALS = 7
-_MOST_CODEWORDS_TO_TRY = 1024
-_POINTS_A_TASK = 4096
 _ENOUGH_BLOCKS = 8
 
 FloatArray = npt.NDArray[np.float32]
-Search = Callable[[FloatArray, FloatArray, npt.NDArray[np.uint16]], None]
 
 
 class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -153,18 +142,24 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         n_features = rows.shape[1]
         n_blocks, block_size = self.blocks(n_features)
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         n_samples = self.max_samples or _SAMPLES_A_CODEWORD * self.n_codewords
         if len(rows) > n_samples:
             chosen = stream(seed, "product quantizer", "rows").choice(len(rows), n_samples, replace=False)
             rows = rows[np.sort(chosen)]
         # Threads share blocks if there are enough of them, and else the points of a block.
         share_blocks = n_blocks >= _ENOUGH_BLOCKS
-        search = _search if share_blocks else _search_in_threads(self.n_jobs)
 
         def learn(block: int) -> tuple[FloatArray, int, int]:
-            points = np.ascontiguousarray(rows[:, block * block_size : (block + 1) * block_size])
-            return self._learn(points, stream(seed, "product quantizer", "block", block), search)
+            return kmeans.learn_words(
+                np.ascontiguousarray(rows[:, block * block_size : (block + 1) * block_size]),
+                self.n_codewords,
+                stream(seed, "product quantizer", "block", block),
+                max_iter=self.max_iter,
+                tol=self.tol,
+                batch_size=self.batch_size,
+                n_jobs=1 if share_blocks else self.n_jobs,
+            )
 
         learned = run_tasks(learn, range(n_blocks), self.n_jobs if share_blocks else 1)
         codebooks = np.zeros((n_blocks, self.n_codewords, block_size), np.float32)
@@ -278,11 +273,6 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return n_blocks, size
 
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31))
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # codes are integers
@@ -320,42 +310,6 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return rows
 
-    def _learn(
-        self, points: FloatArray, random: np.random.Generator, search: Search
-    ) -> tuple[FloatArray, int, int]:
-        """Learn the codewords of a block; returns them, how many can differ, and the passes it took."""
-        n = len(points)
-        enough = max(min(_SEED_ROWS_A_CODEWORD * self.n_codewords, _MOST_SEED_ROWS), 2 * self.n_codewords)
-        drawn_from = points if n <= enough else points[np.sort(random.choice(n, enough, replace=False))]
-        n_trials = _SEED_TRIALS if self.n_codewords <= _MOST_CODEWORDS_TO_TRY else 1
-        seeds = np.empty(self.n_codewords, np.int64)
-        n_different = kmeans.draw_seeds(
-            np.ascontiguousarray(drawn_from.T), random.random((self.n_codewords, n_trials)), seeds
-        )
-        words = drawn_from[seeds]
-        distances = np.empty(n, np.float32)
-        codes = np.empty(n, np.uint16)
-        counts = np.zeros(self.n_codewords, np.int64)
-        error, n_iter, improving = np.inf, 0, True
-        while improving and n_iter < self.max_iter:
-            n_iter += 1
-            if self.batch_size is None:
-                search(points, words, codes)
-                new_error = kmeans.move_to_means(points, codes, words, counts, distances)
-                kmeans.seed_again(points, distances, counts, words)
-            else:
-                before, new_error = counts.copy(), 0.0
-                order = random.permutation(n)
-                for start in range(0, n, self.batch_size):
-                    batch = points[order[start : start + self.batch_size]]
-                    room = slice(0, len(batch))
-                    search(batch, words, codes[room])
-                    new_error += kmeans.move_towards(batch, codes[room], words, counts, distances[room])
-                kmeans.seed_again(batch, distances[room], counts - before, words)
-            improving = error - new_error > self.tol * new_error
-            error = new_error
-        return words, n_different, n_iter
-
     def _warn_of_copies(self, n_different: list[int]) -> None:
         few = [block for block, n in enumerate(n_different) if n < self.n_codewords]
         if few:
@@ -365,16 +319,3 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"{len(n_different)} blocks are like this); fewer codewords would do.",
                 stacklevel=3,
             )
-
-
-def _search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
-    encode(points[None], np.arange(words.shape[1]), make_codebook(words), codes[None])
-
-
-def _search_in_threads(n_jobs: int | None) -> Search:
-    def search(points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16]) -> None:
-        book, channels = make_codebook(words), np.arange(words.shape[1])
-        parts = [np.s_[i : i + _POINTS_A_TASK] for i in range(0, len(points), _POINTS_A_TASK)]
-        run_tasks(lambda part: encode(points[part][None], channels, book, codes[part][None]), parts, n_jobs)
-
-    return search

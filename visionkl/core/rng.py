@@ -5,6 +5,7 @@ on what was drawn elsewhere or on how many workers run, so the same seed gives t
 """
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -32,3 +33,23 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """
     key = "\x1f".join([str(int(seed)), *map(str, names)]).encode()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(key).digest()[:16], "little"))
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the seed that scikit-learn's `random_state` stands for.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.RandomState or None
+        A generator draws a seed, and None stands for a different one each time.
+
+    Examples
+    --------
+    >>> seed_of(7)
+    7
+    """
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state)
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31))

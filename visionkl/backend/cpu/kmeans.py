@@ -1,15 +1,107 @@
-"""The steps of k-means around the search of `pq`: seeds, means, and codewords that lost all their points."""
+"""k-means around the search of `pq`: seeds, means, and codewords that lost all their points.
+
+Seeds come from greedy k-means++; then follow Lloyd's iterations, all of whose searches are exact.
+"""
 
 # Numba gives intrinsics a typing context that their callers do not see.
 # mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
+from __future__ import annotations
+
 import numpy as np
+import numpy.typing as npt
 
 from visionkl.backend.cpu.jit import compiled
+from visionkl.backend.cpu.pq import encode, make_codebook
 from visionkl.backend.cpu.simd import piece
+from visionkl.backend.threads import run_tasks
 
+# Seeds take a time that grows with the square of the codewords. So they are drawn from fewer points, and for
+# very many codewords, where it hardly matters which, without trials.
+_SEED_POINTS_A_WORD = 32
+_MOST_SEED_POINTS = 65536
+_SEED_TRIALS = 7
+_MOST_WORDS_TO_TRY = 1024
+_POINTS_A_TASK = 4096
 # Points whose distances are kept in registers and the nearest cache while a seed is compared with them.
 _CHUNK = 128
+
+FloatArray = npt.NDArray[np.float32]
+
+
+def learn_words(
+    points: FloatArray,
+    n_words: int,
+    random: np.random.Generator,
+    *,
+    max_iter: int,
+    tol: float,
+    batch_size: int | None = None,
+    n_jobs: int | None = None,
+) -> tuple[FloatArray, int, int]:
+    """Learn codewords that lie near all points.
+
+    Parameters
+    ----------
+    points : ndarray of float32, shape (n, size)
+        Contiguous and finite; at least as many as codewords.
+    n_words : int
+    random : numpy.random.Generator
+    max_iter : int
+        Passes over the points, at most.
+    tol : float
+        Learning ends when a pass improves the squared error by less than this share of it.
+    batch_size : int, optional
+        Move the codewords after each batch of so many points; after each pass by default.
+    n_jobs : int, optional
+        Threads; they do not change the codewords.
+
+    Returns
+    -------
+    words : ndarray of float32, shape (n_words, size)
+    n_different : int
+        How many of them can differ: fewer than all if there are not enough different points.
+    n_iter : int
+        Passes made.
+    """
+    n = len(points)
+    enough = max(min(_SEED_POINTS_A_WORD * n_words, _MOST_SEED_POINTS), 2 * n_words)
+    drawn_from = points if n <= enough else points[np.sort(random.choice(n, enough, replace=False))]
+    n_trials = _SEED_TRIALS if n_words <= _MOST_WORDS_TO_TRY else 1
+    seeds = np.empty(n_words, np.int64)
+    n_different = draw_seeds(np.ascontiguousarray(drawn_from.T), random.random((n_words, n_trials)), seeds)
+    words = drawn_from[seeds]
+    distances = np.empty(n, np.float32)
+    codes = np.empty(n, np.uint16)
+    counts = np.zeros(n_words, np.int64)
+    error, n_iter, improving = np.inf, 0, True
+    while improving and n_iter < max_iter:
+        n_iter += 1
+        if batch_size is None:
+            find_words(points, words, codes, n_jobs)
+            new_error = move_to_means(points, codes, words, counts, distances)
+            seed_again(points, distances, counts, words)
+        else:
+            before, new_error = counts.copy(), 0.0
+            order = random.permutation(n)
+            for start in range(0, n, batch_size):
+                batch = points[order[start : start + batch_size]]
+                room = slice(0, len(batch))
+                find_words(batch, words, codes[room], n_jobs)
+                new_error += move_towards(batch, codes[room], words, counts, distances[room])
+            seed_again(batch, distances[room], counts - before, words)
+        improving = error - new_error > tol * new_error
+        error = new_error
+    return words, n_different, n_iter
+
+
+def find_words(
+    points: FloatArray, words: FloatArray, codes: npt.NDArray[np.uint16], n_jobs: int | None = None
+) -> None:
+    """Write the number of each point's nearest codeword into `codes`; of equally near ones the first."""
+    book, channels = make_codebook(words), np.arange(words.shape[1])
+    parts = [np.s_[i : i + _POINTS_A_TASK] for i in range(0, len(points), _POINTS_A_TASK)]
+    run_tasks(lambda part: encode(points[part][None], channels, book, codes[part][None]), parts, n_jobs)
 
 
 @compiled

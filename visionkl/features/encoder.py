@@ -1,0 +1,299 @@
+"""From many local descriptors a picture to one vector: what Fisher vectors and bags of words share.
+
+A `PictureEncoder` is a scikit-learn transformer whose `X` are pictures (`visionkl.features.pictures`). It
+learns from a sample of their descriptors, and then encodes picture by picture: a picture is decoded,
+described, encoded and let go, several side by side in threads. All descriptors of all pictures are never in
+memory together.
+
+The sample has an equal share of each picture. From very many pictures some are chosen, so that each gives a
+hundred descriptors or more: describing a picture costs far more than taking more of its descriptors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from visionkl._version import __version__
+from visionkl.backend.threads import run_tasks
+from visionkl.core.errors import DataError, ModelFileError, UsageError
+from visionkl.core.rng import seed_of, stream
+from visionkl.core.validation import check_number, parameter_error
+from visionkl.features.cells import check_cells, relative_places
+from visionkl.features.local import Extractor, LocalDescriptors
+from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest
+
+# Pictures whose vectors are made at a time, in threads.
+_PICTURES_A_BLOCK = 32
+# Descriptors that each picture gives to the sample, at least, if it has so many.
+_LEAST_QUOTA = 100
+
+FloatArray = npt.NDArray[np.float32]
+Encoder = TypeVar("Encoder", bound="PictureEncoder")
+
+
+class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Base of what encodes pictures; see the module's page.
+
+    A derived class has the parameters `descriptors`, `cells`, `n_samples`, `random_state`, `n_jobs`, `cache`
+    and `cache_bytes` beside its own.
+    """
+
+    #: Parameters that do not change the vectors.
+    _WITHOUT_EFFECT: ClassVar = ("descriptors", "n_jobs", "cache", "cache_bytes")
+
+    descriptors: Any
+    cells: Any
+    n_samples: int | None
+    random_state: Any
+    n_jobs: int | None
+    cache: Any
+    cache_bytes: float
+    n_descriptor_values_: int
+    _n_features_out: int
+
+    def fit(self: Encoder, X: Any, y: object = None) -> Encoder:
+        """Learn from a sample of the pictures' descriptors.
+
+        Parameters
+        ----------
+        X : list of ndarray, str, Path or LocalDescriptors; or Dataset
+            Pictures.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+        """
+        self._settle()
+        seed = seed_of(self.random_state)
+        sample = self._sample(as_pictures(X, self._owner), seed)
+        self._take_over(self._learn(sample, seed))
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Encode pictures.
+
+        Parameters
+        ----------
+        X : list of ndarray, str, Path or LocalDescriptors; or Dataset
+
+        Returns
+        -------
+        ndarray of float32, shape (n_pictures, n_features_out)
+        """
+        check_is_fitted(self)
+        pictures = as_pictures(X, self._owner)
+        vectors = np.empty((len(pictures), self._n_features_out), np.float32)
+        start = 0
+        for block in self._blocks(pictures, _PICTURES_A_BLOCK):
+            vectors[start : start + len(block)] = block
+            start += len(block)
+        return vectors
+
+    def transform_blocks(self, X: Any, block_size: int = _PICTURES_A_BLOCK) -> Iterator[FloatArray]:
+        """Encode pictures some at a time, for vectors that do not all fit into memory.
+
+        Parameters
+        ----------
+        X : list of ndarray, str, Path or LocalDescriptors; or Dataset
+        block_size : int
+            Pictures whose vectors are made at a time.
+
+        Yields
+        ------
+        ndarray of float32, shape (block_size or fewer, n_features_out)
+        """
+        check_is_fitted(self)
+        check_number("transform_blocks", "block_size", block_size, low=1, integer=True)
+        yield from self._blocks(as_pictures(X, self._owner), block_size)
+
+    def encode(self, descriptors: LocalDescriptors) -> FloatArray:
+        """Encode the descriptors of one picture; without any, the vector is zero.
+
+        Parameters
+        ----------
+        descriptors : LocalDescriptors
+
+        Returns
+        -------
+        ndarray of float32, shape (n_features_out,)
+        """
+        check_is_fitted(self)
+        return run_tasks(lambda one: self._checked_encode(one, self._owner), [descriptors], 1)[0]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that was learned, for a model file."""
+        check_is_fitted(self)
+        return self._learned()
+
+    def adopt(self: Encoder, arrays: Mapping[str, npt.NDArray[Any]]) -> Encoder:
+        """Take over what one with the same parameters learned (`arrays`), instead of learning.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+
+        Returns
+        -------
+        self
+        """
+        self._settle()
+        try:
+            self._take_over(arrays)
+        except (KeyError, ValueError) as error:
+            raise ModelFileError(f"{self._owner}: these arrays are not what one learns ({error}).") from None
+        return self
+
+    # -- what derived classes do -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Complain of parameters that are not accepted."""
+
+    @abstractmethod
+    def _samples_wanted(self) -> int:
+        """Say how many descriptors to learn from if `n_samples` does not."""
+
+    @abstractmethod
+    def _learn(self, sample: LocalDescriptors, seed: int) -> dict[str, npt.NDArray[Any]]:
+        """Learn from descriptors, whose places are relative to their pictures."""
+
+    @abstractmethod
+    def _learned(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what `_learn` returned."""
+
+    @abstractmethod
+    def _take_over(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Set all learned attributes; among them `n_descriptor_values_` and `_n_features_out`."""
+
+    @abstractmethod
+    def _encode(self, descriptors: LocalDescriptors) -> FloatArray:
+        """Encode descriptors of the right length; NaN among them must show in the vector."""
+
+    # -- what they share -------------------------------------------------------------------------------------
+
+    @property
+    def _owner(self) -> str:
+        return type(self).__name__
+
+    def _settle(self) -> None:
+        """Check the parameters, and settle what needs no learning."""
+        self._check_parameters()
+        self.grids_ = check_cells(self._owner, self.cells)
+        for name in ("n_samples", "n_jobs"):
+            if getattr(self, name) is not None:
+                check_number(self._owner, name, getattr(self, name), low=1, integer=True)
+        check_number(self._owner, "cache_bytes", self.cache_bytes, low=0)
+        self.extractor_ = self._extractor()
+
+    def _extractor(self) -> Extractor:
+        if self.descriptors is None:
+            from visionkl.features.sift import DenseSIFT
+
+            return DenseSIFT()
+        if not callable(getattr(self.descriptors, "extract", None)) or isinstance(self.descriptors, type):
+            accepted = "an object with a method extract(image), such as DenseSIFT()"
+            raise parameter_error(self._owner, "descriptors", accepted, self.descriptors)
+        return self.descriptors
+
+    def _sample(self, pictures: list[Picture], seed: int) -> LocalDescriptors:
+        """Take descriptors of pictures; places and sizes are those in a picture of 1 × 1."""
+        n_samples = self.n_samples or self._samples_wanted()
+        n_pictures = min(len(pictures), max(n_samples // _LEAST_QUOTA, 1))
+        random = stream(seed, self._owner, "pictures")
+        chosen = np.sort(random.choice(len(pictures), n_pictures, replace=False))
+        quota = -(-n_samples // n_pictures)
+
+        def take(number: int) -> LocalDescriptors:
+            found = pictures[number].describe(self.extractor_)
+            if len(found) > quota:
+                random = stream(seed, self._owner, "descriptors", number)
+                found = found[np.sort(random.choice(len(found), quota, replace=False))]
+            if not np.isfinite(found.values).all():
+                raise _not_finite(pictures[number].name)
+            # A copy: a view would keep all descriptors of the picture.
+            return LocalDescriptors(np.array(found.values), *relative_places(found), (1, 1))
+
+        taken = [found for found in run_tasks(take, chosen.tolist(), self.n_jobs) if len(found)]
+        if not taken:
+            raise DataError(
+                f"{self._owner}: none of the {n_pictures} pictures has a descriptor to learn from; "
+                "they may be too small."
+            )
+        lengths = {found.values.shape[1] for found in taken}
+        if len(lengths) > 1:
+            raise DataError(f"{self._owner}: the descriptors have different lengths: {sorted(lengths)}.")
+        return LocalDescriptors(
+            np.concatenate([found.values for found in taken]),
+            np.concatenate([found.positions for found in taken]),
+            np.concatenate([found.sizes for found in taken]),
+            (1, 1),
+        )
+
+    def _blocks(self, pictures: list[Picture], block_size: int) -> Iterator[FloatArray]:
+        cache = self._open_cache()
+
+        def encode(picture: Picture) -> FloatArray:
+            vector = cache.get(picture) if cache else None
+            if vector is None:
+                vector = self._checked_encode(picture.describe(self.extractor_), picture.name)
+                if cache:
+                    cache.put(picture, vector)
+            return vector
+
+        for start in range(0, len(pictures), block_size):
+            yield np.stack(run_tasks(encode, pictures[start : start + block_size], self.n_jobs))
+
+    def _checked_encode(self, descriptors: LocalDescriptors, name: str) -> FloatArray:
+        if not len(descriptors):
+            return np.zeros(self._n_features_out, np.float32)
+        if descriptors.values.shape[1] != self.n_descriptor_values_:
+            raise DataError(
+                f"{name}: the descriptors have {descriptors.values.shape[1]} values, but {self._owner} "
+                f"learned from descriptors of {self.n_descriptor_values_}."
+            )
+        with np.errstate(invalid="ignore", over="ignore"):  # which the vector tells
+            vector = self._encode(descriptors)
+        if not np.isfinite(vector).all():
+            raise _not_finite(name)
+        return vector
+
+    def _open_cache(self) -> PictureCache | None:
+        if self.cache is None:
+            return None
+        settings = {**self.get_params(deep=False), "cells": self.grids_}
+        own = [f"{name}={settings[name]!r}" for name in settings if name not in self._WITHOUT_EFFECT]
+        kind = f"visionkl {__version__} {self._owner}"
+        learned = [part for name, array in sorted(self._learned().items()) for part in (name, array)]
+        depends_on = digest(kind, *own, *_description(self.extractor_, self._owner), *learned)
+        return PictureCache(self.cache, depends_on, self._n_features_out, self.cache_bytes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+
+def _description(extractor: Extractor, owner: str) -> list[str]:
+    """Write down all settings of an extractor."""
+    kind = type(extractor)
+    if not isinstance(extractor, BaseEstimator):
+        raise UsageError(
+            f"{owner}: vectors are cached by the settings of their descriptors, and a {kind.__name__} does "
+            "not tell its settings; derive it from scikit-learn's BaseEstimator, or leave 'cache' out."
+        )
+    settings = sorted(item for item in extractor.get_params().items() if item[0] != "n_jobs")
+    return [f"{kind.__module__}.{kind.__qualname__}", *(f"{name}={value!r}" for name, value in settings)]
+
+
+def _not_finite(name: str) -> DataError:
+    return DataError(f"{name}: the descriptors hold NaN or infinite values.")

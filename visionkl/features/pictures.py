@@ -1,0 +1,188 @@
+"""Pictures as features take them, and a folder that keeps what was computed of them.
+
+Wherever a transformer takes pictures, each may be an array, a path, an `Example` of a data set, or the local
+descriptors of a picture, which were computed before; a data set is a sequence of examples. Pictures are
+decoded one by one, when they are needed, and not kept.
+
+The folder of a `PictureCache` holds a file for each result. A file's name is a digest of all that the result
+depends on: settings, what was learned, and the picture, which is known by its path, size and time of last
+change, or by its contents. So results of other settings may lie in the same folder, and a changed picture is
+computed anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.core.errors import DataError
+from visionkl.core.files import writable_folder, write_whole
+from visionkl.core.image import read_image
+from visionkl.core.validation import check_picture
+from visionkl.datasets.base import Example
+from visionkl.features.local import Extractor, LocalDescriptors
+
+_FILE_NAME = re.compile(r"[0-9a-f]{64}\.npy")
+# A folder that is full is emptied by a little more than it must, so as not to search it for every new file.
+_LEAVE = 0.9
+
+
+class Picture:
+    """A picture that is decoded when it is needed.
+
+    Parameters
+    ----------
+    item : ndarray, str, Path, Example or LocalDescriptors
+    name : str
+        What complaints call it, unless it has a path.
+    """
+
+    def __init__(self, item: Any, name: str) -> None:
+        self.item: Any = item.path if isinstance(item, Example) else item
+        self.is_file = isinstance(self.item, str | os.PathLike)
+        self.name = str(self.item) if self.is_file else name
+
+    def describe(self, extractor: Extractor) -> LocalDescriptors:
+        """Compute the local descriptors, or return those that are there."""
+        if isinstance(self.item, LocalDescriptors):
+            return self.item
+        if self.is_file:
+            return extractor.extract(read_image(self.item))
+        image = check_picture(self.item, self.name)
+        grey = np.ndim(self.item) == 2 or np.shape(self.item)[2] == 1
+        return extractor.extract(np.ascontiguousarray(image[:, :, 0]) if grey else image)
+
+    def identity(self) -> str:
+        """Tell this picture from others, and from what its file held before."""
+        if self.is_file:
+            try:
+                status = os.stat(self.item)
+            except OSError as error:
+                raise DataError(f"{self.name}: the file cannot be read ({error.strerror}).") from None
+            return f"{os.path.abspath(self.item)}\n{status.st_size}\n{status.st_mtime_ns}"
+        if isinstance(self.item, LocalDescriptors):
+            item = self.item
+            return digest("descriptors", item.values, item.positions, item.sizes, str(item.image_size))
+        return digest("array", np.asarray(self.item))
+
+
+def as_pictures(X: Any, owner: str) -> list[Picture]:
+    """Return the pictures that are in `X`, and complain of what is none."""
+    accepted = "a list of pictures (arrays, paths, or LocalDescriptors) or a data set"
+    single = isinstance(X, str | os.PathLike | LocalDescriptors | Example)
+    if isinstance(X, np.ndarray):
+        # (n, rows, cols) are grey pictures; with three columns they are one picture in colour.
+        single = X.dtype != object and X.dtype.kind in "uif" and (X.ndim == 2 or X.shape[2:] == (3,))
+    if single:
+        raise DataError(f"{owner}: X must be {accepted}, not one picture; put it into a list.")
+    if not isinstance(X, Sequence | np.ndarray) and not hasattr(X, "__getitem__"):
+        raise DataError(f"{owner}: X must be {accepted}, not {type(X).__name__}.")
+    if not len(X):
+        raise DataError(f"{owner}: there are no pictures; X must be {accepted}.")
+    pictures = []
+    for number, item in enumerate(X):
+        if not isinstance(item, np.ndarray | str | os.PathLike | Example | LocalDescriptors):
+            raise DataError(
+                f"{owner}: X must be {accepted}; its item number {number} is of type {type(item).__name__}."
+            )
+        pictures.append(Picture(item, f"{owner}: picture number {number}"))
+    return pictures
+
+
+def digest(*parts: str | npt.NDArray[Any]) -> str:
+    """Summarise texts and arrays, with their shapes and dtypes, in 64 letters.
+
+    Examples
+    --------
+    >>> digest("a", np.zeros(2)) == digest("a", np.zeros(2)), digest("ab") == digest("a", "b")
+    (True, False)
+    """
+    summary = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, str):
+            content: Any = part.encode()
+            head = f"text {len(content)}\n"
+        else:
+            content = np.ascontiguousarray(part).data
+            head = f"{part.dtype.str} {part.shape}\n"
+        summary.update(head.encode())
+        summary.update(content)
+    return summary.hexdigest()
+
+
+class PictureCache:
+    """A folder that keeps one vector a picture.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Made if need be.
+    depends_on : str
+        Digest of all that the vectors depend on besides the picture.
+    size : int
+        Length of the vectors.
+    max_bytes : float
+        When the folder holds more, the vectors that were not used for the longest time are deleted.
+    """
+
+    def __init__(self, folder: str | Path, depends_on: str, size: int, max_bytes: float) -> None:
+        self.folder = writable_folder(folder)
+        self.depends_on = depends_on
+        self.size = size
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._n_bytes = sum(status.st_size for _, status in self._files())
+
+    def get(self, picture: Picture) -> npt.NDArray[np.float32] | None:
+        """Return the vector of a picture, or None where there is none, or none that can be read."""
+        path = self._path(picture)
+        try:
+            vector = np.load(path, allow_pickle=False)
+            os.utime(path)
+        except (OSError, ValueError, EOFError):
+            return None
+        return vector if vector.dtype == np.float32 and vector.shape == (self.size,) else None
+
+    def put(self, picture: Picture, vector: npt.NDArray[np.float32]) -> None:
+        """Keep the vector of a picture."""
+        content = io.BytesIO()
+        np.save(content, vector)
+        path = self._path(picture)
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, content.getvalue(), "vector")
+        with self._lock:
+            self._n_bytes += content.tell()
+            if self._n_bytes > self.max_bytes:
+                self._make_room()
+
+    def _path(self, picture: Picture) -> Path:
+        name = digest(self.depends_on, picture.identity())
+        return self.folder / name[:2] / f"{name}.npy"
+
+    def _files(self) -> list[tuple[Path, os.stat_result]]:
+        """Find the vectors that are in the folder; other files are none of ours."""
+        found = []
+        for path in self.folder.glob("??/*.npy"):
+            if _FILE_NAME.fullmatch(path.name):
+                with suppress(FileNotFoundError):  # another process made room
+                    found.append((path, path.stat()))
+        return found
+
+    def _make_room(self) -> None:
+        files = sorted(self._files(), key=lambda file: file[1].st_mtime_ns)
+        self._n_bytes = sum(status.st_size for _, status in files)
+        for path, status in files:
+            if self._n_bytes <= _LEAVE * self.max_bytes:
+                break
+            path.unlink(missing_ok=True)
+            self._n_bytes -= status.st_size
