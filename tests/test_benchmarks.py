@@ -130,6 +130,19 @@ def test_two_rows_of_one_name_are_refused(modules, monkeypatch):
         harness.row("same", "title")(lambda _: [])
 
 
+def test_rows_of_classifiers_on_few_small_samples(modules):
+    import bench_classifiers
+
+    harness, tables, _ = modules
+    data = bench_classifiers.coded(400, 64)
+    for function, arguments in ((bench_classifiers.expansions, ()), (bench_classifiers.routes, (("gram",),))):
+        row = harness.Row("name", "a title", (1,), 1, lambda s, f=function, a=arguments: f(s, data, *a))
+        result = harness.measure(row, harness.Setting(None, 1, None, None), quick=True)
+        text = tables.markdown({"machine": tables.machine_facts(), "picture": "drawn", "rows": [result]})
+        assert "visionkl" in text
+        assert result["ours"]["seconds"]["median"] > 0
+
+
 def test_without_peers_the_reason_is_given(modules, monkeypatch, tmp_path):
     _, _, peers = modules
     monkeypatch.setattr(peers, "PYTHON", tmp_path / "no-python")

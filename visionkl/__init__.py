@@ -46,6 +46,9 @@ _DEFINED_IN = {
     "BagOfWords": "visionkl.features.words",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
+    # learning
+    "BundleSVC": "visionkl.learning.svm",
+    "BundleSVR": "visionkl.learning.svm",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

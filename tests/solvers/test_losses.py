@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.solvers.problems import two_classes
 from visionkl.core.errors import DataError, UsageError
-from visionkl.solvers.losses import LOSSES, Risk
+from visionkl.solvers.losses import Risk
+from visionkl.solvers.scalar import LOSSES
 
 
 def test_losses_by_hand():

@@ -2,6 +2,8 @@
 
 Memory fresh from the system costs a page fault for every four kilobytes, and threads wait for each other
 there. A thread that computes level after level is better served by the memory of the level before.
+
+Arrays begin at a cache line: a vector of a whole line that straddles two costs twice as much, or more.
 """
 
 import threading
@@ -12,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 _own = threading.local()
+
+_CACHE_LINE = 64
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -32,5 +36,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     memory = _own.__dict__.get(name)
     if memory is None or len(memory) < n_bytes:
-        memory = _own.__dict__[name] = np.empty(n_bytes, np.uint8)
+        room = np.empty(n_bytes + _CACHE_LINE, np.uint8)
+        start = -room.ctypes.data % _CACHE_LINE
+        memory = _own.__dict__[name] = room[start : start + n_bytes]
     return memory[:n_bytes].view(dtype).reshape(shape)

@@ -149,14 +149,24 @@ class Codebooks:
         vectors = np.empty((*codes.shape[:-1], self.n_blocks, self.block_size), np.float32)
         for block, words in enumerate(self.words):
             vectors[..., block, :] = words[codes[..., block]]
-        return self._in_place(vectors)
+        return self.join(vectors)
 
-    def _in_place(self, blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def __sklearn_clone__(self) -> Codebooks:
+        """Stay the same when an estimator that has them is cloned: nobody changes codebooks."""
+        return self
+
+    def join(self, blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Put blocks `(..., n_blocks, block_size)` back to where their features stand in a vector."""
         joined = blocks.reshape(*blocks.shape[:-2], self.n_blocks * self.block_size)
         vectors = np.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
         vectors[..., self.order] = joined[..., : self.n_features]
         return vectors
+
+    def split(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Cut vectors into blocks `(..., n_blocks, block_size)`, zero past the end; `join` undoes it."""
+        blocks = np.zeros((*vectors.shape[:-1], self.n_blocks * self.block_size), vectors.dtype)
+        blocks[..., : self.n_features] = vectors[..., self.order]
+        return blocks.reshape(*vectors.shape[:-1], self.n_blocks, self.block_size)
 
     def check_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
         """Return codes as an array, and complain if they are not these codebooks'."""
@@ -192,9 +202,7 @@ class Codebooks:
         array([[10., 11.,  2.]], dtype=float32)
         """
         given = np.asarray(weights, dtype=np.float32)
-        blocks = np.zeros((*given.shape[:-1], self.n_blocks * self.block_size), np.float32)
-        blocks[..., : self.n_features] = given[..., self.order]
-        columns = blocks.reshape(-1, self.n_blocks, self.block_size).transpose(1, 2, 0)
+        columns = self.split(given).reshape(-1, self.n_blocks, self.block_size).transpose(1, 2, 0)
         scores = np.matmul(self.words, columns).transpose(2, 0, 1)
         return np.ascontiguousarray(scores).reshape(*given.shape[:-1], self.n_blocks, self.n_codewords)
 
@@ -218,7 +226,7 @@ class Codebooks:
         given = np.asarray(histograms)
         rows = given.reshape(-1, self.n_blocks, self.n_codewords).transpose(1, 0, 2)
         blocks = np.matmul(rows, self.words).transpose(1, 0, 2)
-        return self._in_place(blocks.reshape(*given.shape[:-2], self.n_blocks, self.block_size))
+        return self.join(blocks.reshape(*given.shape[:-2], self.n_blocks, self.block_size))
 
     def kernel_product(self, tables: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
         """Multiply tables by the codewords' kernel: `K a = Z (Zᵀ a)` in each block.

@@ -38,7 +38,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu import kmeans
 from visionkl.backend.threads import run_tasks
-from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks, Codes
+from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks
+from visionkl.coding.codes import CodeArray
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number, parameter_error
@@ -171,7 +172,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.n_iter_ = max(n_iter for _, _, n_iter in learned)
         return self
 
-    def transform(self, X: npt.ArrayLike) -> Codes:
+    def transform(self, X: npt.ArrayLike) -> CodeArray:
         """Code vectors: for each block the number of the nearest codeword; of equally near ones the first.
 
         Parameters
@@ -180,7 +181,8 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         Returns
         -------
-        ndarray of uint8 (up to 256 codewords) or uint16, shape (n_samples, n_blocks)
+        CodeArray of uint8 (up to 256 codewords) or uint16, shape (n_samples, n_blocks)
+            An array that also knows the codebooks, for what learns on codes.
         """
         check_is_fitted(self)
         rows = self._checked(X)
@@ -190,7 +192,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"{self.n_features_in_} features as input."
             )
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self.books_.encode(rows, self.n_jobs)
+        return CodeArray(self.books_.encode(rows, self.n_jobs), self.books_)
 
     def inverse_transform(self, X: npt.ArrayLike) -> FloatArray:
         """Put codewords in the place of codes.

@@ -172,20 +172,7 @@ def minimise(
     >>> result.v.round(3), result.converged
     (array([ 0.,  1., -2.]), True)
     """
-    check_number("minimise", "tol", tol, low=0)
-    check_number("minimise", "max_passes", max_passes, low=1, integer=True)
-    began = time.perf_counter()
-    history: list[Progress] = []
-
-    def finished(bundle: Bundle) -> bool:
-        """Write down a pass; tell whether it was the last one."""
-        seconds = time.perf_counter() - began
-        progress = Progress(
-            len(history) + 1, bundle.primal, bundle.dual, bundle.gap, len(bundle.master), seconds
-        )
-        history.append(progress)
-        told_to = bool(callback(progress)) if callback is not None else False
-        return told_to or progress.gap <= tol or len(history) >= max_passes or _stuck(history)
+    watch = Watch(tol, max_passes, callback)
 
     def solve(_: None) -> Bundle:
         bundle = Bundle(
@@ -199,24 +186,57 @@ def minimise(
         if planes is not None:
             bundle.add_known(planes)
         if hasattr(oracle, "scores") and hasattr(oracle, "planes"):
-            _run_linear(oracle, bundle, finished)  # type: ignore[arg-type]
+            _run_linear(oracle, bundle, watch.finished)  # type: ignore[arg-type]
         else:
-            _run_plain(oracle, bundle, finished)
+            _run_plain(oracle, bundle, watch.finished)
         return bundle
 
     # BLAS with one thread throughout: its sums must not depend on the number of threads.
     bundle = run_tasks(solve, [None], 1)[0]
-    return BundleResult(
-        bundle.v,
-        bundle.coordinates,
-        bundle.primal,
-        bundle.dual,
-        bundle.gap,
-        bundle.gap <= tol,
-        len(history),
-        history,
-        bundle.known(),
-    )
+    return watch.result(bundle)
+
+
+class Watch:
+    """Writes down the passes of one problem, and tells which is the last.
+
+    Parameters
+    ----------
+    tol, max_passes, callback
+        As in `minimise`.
+    """
+
+    def __init__(
+        self, tol: float, max_passes: int, callback: Callable[[Progress], bool | None] | None = None
+    ) -> None:
+        self.tol = check_number("minimise", "tol", tol, low=0)
+        self.max_passes = check_number("minimise", "max_passes", max_passes, low=1, integer=True)
+        self.callback = callback
+        self.history: list[Progress] = []
+        self._began = time.perf_counter()
+
+    def finished(self, bundle: Bundle) -> bool:
+        """Write down a pass; tell whether it was the last one."""
+        history, seconds = self.history, time.perf_counter() - self._began
+        progress = Progress(
+            len(history) + 1, bundle.primal, bundle.dual, bundle.gap, len(bundle.master), seconds
+        )
+        history.append(progress)
+        told_to = bool(self.callback(progress)) if self.callback is not None else False
+        return told_to or progress.gap <= self.tol or len(history) >= self.max_passes or _stuck(history)
+
+    def result(self, bundle: Bundle) -> BundleResult:
+        """Return what was found."""
+        return BundleResult(
+            bundle.v,
+            bundle.coordinates,
+            bundle.primal,
+            bundle.dual,
+            bundle.gap,
+            bundle.gap <= self.tol,
+            len(self.history),
+            self.history,
+            bundle.known(),
+        )
 
 
 def _run_linear(oracle: LinearOracle, bundle: Bundle, finished: Callable[[Bundle], bool]) -> None:

@@ -4,15 +4,8 @@ A *risk* is the average loss of the training samples,
 
     risk(v) = (1/n) Σ_i weight_i · loss(label_i · score_i),      score_i = row_i · v  (+ bias),
 
-with labels +1 and -1 and one of the losses of a margin z
-
-============= ================ ============================================================
-hinge         max(0, 1 − z)    the support vector machine; take this if unsure
-squared_hinge max(0, 1 − z)²   differentiable; counts gross mistakes more
-logistic      log(1 + e^(−z))  its scores are log-odds
-============= ================ ============================================================
-
-`C Σ loss + ½‖w‖²`, as other packages write it, is this with `λ = 1 / (C n)`.
+with labels +1 and -1, or, for regression, `loss(score_i; target_i)`; for the losses see
+`visionkl.solvers.scalar`. `C Σ loss + ½‖w‖²`, as other packages write it, is this with `λ = 1 / (C n)`.
 
 **Groups.** Several rows may stand for one sample, whose score is the *best* of its rows: the placements of a
 part model, or the windows of a picture. For a sample labelled -1 that is convex, since every placement must
@@ -31,7 +24,7 @@ known. Two refinements make the solver need fewer passes:
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +32,7 @@ import numpy.typing as npt
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_choice, check_number
 from visionkl.solvers.rows import Rows, as_rows
+from visionkl.solvers.scalar import LOSSES, TUBES, Loss
 
 Vector = npt.NDArray[np.float64]
 
@@ -49,92 +43,6 @@ _MOST_PARTS = 16
 _NUMBERS_OF_PLANES = 1 << 19
 
 
-class Loss(Protocol):
-    """A convex loss of a margin."""
-
-    def value(self, z: Vector) -> Vector:
-        """Losses at margins."""
-        ...
-
-    def derivative(self, z: Vector) -> Vector:
-        """Return derivatives at margins; where there are two, the one to the left."""
-        ...
-
-    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
-        """Slopes and offsets of lines below the loss, whose weighted sum is at most `slack` below it at z."""
-        ...
-
-
-class Hinge:
-    """`max(0, 1 − z)`."""
-
-    def value(self, z: Vector) -> Vector:
-        """Losses at margins."""
-        return np.maximum(1 - z, 0)
-
-    def derivative(self, z: Vector) -> Vector:
-        """Return derivatives at margins; at the kink, -1."""
-        return -(z <= 1).astype(np.float64)
-
-    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
-        """Lines `share · (1 − z)` with shares of 0 and 1, or between them near the kink."""
-        distance = np.abs(1 - z)
-        width = _width_of_slack(distance, weights, slack) if slack > 0 else 0.0
-        share = np.clip(0.5 + (1 - z) / (2 * width), 0, 1) if width > 0 else (z < 1).astype(np.float64)
-        return -share, share
-
-
-def _width_of_slack(distance: Vector, weights: Vector, slack: float) -> float:
-    """Width around the kink within which shares may go from 1 to 0 at the expense of `slack`.
-
-    A sample at a distance d < width is `d (1 − d / width) / 2` below the hinge.
-    """
-    low, high = 0.0, 2 * float(distance.max(initial=0.0)) + 1
-    for _ in range(30):
-        width = (low + high) / 2
-        near = distance < width
-        lost = 0.5 * weights[near] @ (distance[near] * (1 - distance[near] / width))
-        low, high = (width, high) if lost <= slack else (low, width)
-    return low
-
-
-class SquaredHinge:
-    """`max(0, 1 − z)²`."""
-
-    def value(self, z: Vector) -> Vector:
-        """Losses at margins."""
-        return np.maximum(1 - z, 0) ** 2
-
-    def derivative(self, z: Vector) -> Vector:
-        """Return derivatives at margins."""
-        return -2 * np.maximum(1 - z, 0)
-
-    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
-        """Slopes and offsets of the tangents."""
-        slopes = self.derivative(z)
-        return slopes, self.value(z) - slopes * z
-
-
-class Logistic:
-    """`log(1 + e^(−z))`."""
-
-    def value(self, z: Vector) -> Vector:
-        """Losses at margins."""
-        return np.logaddexp(0, -z)
-
-    def derivative(self, z: Vector) -> Vector:
-        """Return derivatives at margins."""
-        return -np.exp(-np.logaddexp(0, z))
-
-    def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
-        """Slopes and offsets of the tangents."""
-        slopes = self.derivative(z)
-        return slopes, self.value(z) - slopes * z
-
-
-LOSSES: dict[str, Loss] = {"hinge": Hinge(), "squared_hinge": SquaredHinge(), "logistic": Logistic()}
-
-
 class Risk:
     """The average loss of a linear model over training samples: an oracle for the bundle solver.
 
@@ -143,8 +51,10 @@ class Risk:
     X : array_like, sparse matrix or Rows
         The rows; see `visionkl.solvers.rows`. For codes pass `CodedRows`.
     y : array_like, shape (n_samples,)
-        Labels, +1 and -1; both must be there.
-    loss : {"hinge", "squared_hinge", "logistic"}
+        Labels, +1 and -1; both must be there. For a loss of regression, any numbers.
+    loss : {"hinge", "squared_hinge", "logistic", "epsilon_insensitive", "squared_epsilon_insensitive"}
+    epsilon : float
+        Half the width of the tube of the last two.
     weights : array_like of float, shape (n_samples,), optional
         Multiply the losses; the sum is divided by the number of samples all the same.
     class_weights : tuple of float
@@ -176,6 +86,7 @@ class Risk:
         y: npt.ArrayLike,
         *,
         loss: str = "hinge",
+        epsilon: float = 0.1,
         weights: npt.ArrayLike | None = None,
         class_weights: tuple[float, float] = (1.0, 1.0),
         bias: float = 1.0,
@@ -183,11 +94,16 @@ class Risk:
         n_parts: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
-        check_choice("Risk", "loss", loss, LOSSES)
+        check_choice("Risk", "loss", loss, [*LOSSES, *TUBES])
         self.bias = float(check_number("Risk", "bias", bias, low=0))
-        self.loss_of_margin = LOSSES[loss]
         self.rows: Rows = as_rows(X, n_jobs=n_jobs)
-        self.labels = checked_labels(y)
+        self.loss_of_margin: Loss
+        if loss in LOSSES:
+            self.labels, self.loss_of_margin = checked_labels(y), LOSSES[loss]
+        else:
+            check_number("Risk", "epsilon", epsilon, low=0)
+            self.loss_of_margin = TUBES[loss](checked_targets(y), epsilon)
+            self.labels = np.ones(len(self.loss_of_margin.targets))
         n = len(self.labels)
         self._set_groups(groups)
         sample_weights = checked_weights("Risk", weights, n)
@@ -195,9 +111,8 @@ class Risk:
             check_number("Risk", "class_weights", value, low=0)
         self.weights = sample_weights * np.where(self.labels > 0, class_weights[1], class_weights[0]) / n
         if n_parts is None:
-            n_parts = min(
-                self.rows.n_rows // _ROWS_PER_PART, _MOST_PARTS, _NUMBERS_OF_PLANES // self.rows.dim
-            )
+            rows_per_part = getattr(self.rows, "rows_per_part", _ROWS_PER_PART)
+            n_parts = min(self.rows.n_rows // rows_per_part, _MOST_PARTS, _NUMBERS_OF_PLANES // self.rows.dim)
         check_number("Risk", "n_parts", n_parts, low=0, integer=True)
         self.n_parts = max(1, min(n_parts, n)) if self._together else 1
         # Where parts begin and end: among the samples, and among the rows.
@@ -248,13 +163,20 @@ class Risk:
             `risk(v) ≥ Σ_parts offset + plane · v`.
         """
         offsets, shares = self.shares(points, slack)
-        planes = np.empty((len(points), self.n_parts, self.dim))
+        return offsets, self.planes_of(shares)
+
+    def planes_of(self, shares: Vector) -> Vector:
+        """Return planes `(k, n_parts, dim)`, given the shares `(k, n_rows)` of all rows in them.
+
+        Risks of the same data share a pass by asking one of them for the planes of all.
+        """
+        planes = np.empty((len(shares), self.n_parts, self.dim))
         for part in range(self.n_parts):
             first, last = self._row_ends[part], self._row_ends[part + 1]
             planes[:, part, : self.rows.dim] = self.rows.combine(shares[:, first:last], int(first))
             if self.bias:
                 planes[:, part, -1] = self.bias * shares[:, first:last].sum(axis=1)
-        return offsets, planes
+        return planes
 
     def shares(self, points: Vector, slack: float = 0.0) -> tuple[Vector, Vector]:
         """Return the offsets of `planes`, and the share `(k, n_rows)` of each row in its part's plane."""
@@ -336,3 +258,15 @@ def checked_labels(y: npt.ArrayLike) -> Vector:
             "samples of both labels are needed."
         )
     return labels
+
+
+def checked_targets(y: npt.ArrayLike) -> Vector:
+    """Return the targets of a regression as floats; complain of anything that is no number."""
+    targets = np.asarray(y)
+    if targets.ndim != 1 or not len(targets) or targets.dtype.kind not in "uifb":
+        raise DataError("The targets must be a list of numbers, one for each training sample.")
+    targets = targets.astype(np.float64)
+    odd = np.flatnonzero(~np.isfinite(targets))
+    if len(odd):
+        raise DataError(f"Targets must be finite; that of sample {odd[0]} is {targets[odd[0]]}.")
+    return targets

@@ -20,6 +20,7 @@ metric              K                                              v holds
 `BlockMetric`       one block `Z Zᵀ` after the other               tables of scores, one a block
 `dense_metric`      any                                            coefficients of any map
 `GridMetric`        `min(z_i, z_j)` for each feature               values at the grid points
+`additive_metric`   an additive kernel on a grid for each feature  values at the grid points
 `StackedMetric`     metrics one after the other                    their coefficients, side by side
 =================== ============================================== ================================
 
@@ -28,14 +29,14 @@ All functions take single vectors or several as rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.core.errors import UsageError
-from visionkl.core.validation import check_number, parameter_error
+from visionkl.core.validation import check_choice, check_number, parameter_error
 
 Vector = npt.NDArray[np.float64]
 
@@ -211,18 +212,103 @@ def dense_metric(K: npt.ArrayLike, *, rank_tolerance: float = 1e-10) -> BlockMet
         raise UsageError(f"The 'K' parameter of dense_metric must be a square matrix, not {matrix.shape}.")
     if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T, atol=1e-8 * np.abs(matrix).max()):
         raise UsageError("The 'K' parameter of dense_metric must be finite and symmetric.")
-    values, vectors = np.linalg.eigh(matrix)
-    if values[-1] <= 0 or values[0] < -1e-6 * values[-1]:
+    return BlockMetric(_factors(matrix[None], rank_tolerance))
+
+
+def _factors(matrices: Vector, rank_tolerance: float = 1e-10) -> Vector:
+    """Return F with `K = F Fᵀ` for each of several matrices, with columns for the highest rank."""
+    values, vectors = np.linalg.eigh(matrices)
+    largest = values[:, -1:]
+    if (largest <= 0).any() or (values[:, :1] < -1e-6 * largest).any():
         raise UsageError(
-            "The 'K' parameter of dense_metric must be positive semi-definite and not 0; "
-            f"its eigenvalues span {values[0]:g} to {values[-1]:g}."
+            "The matrix of a metric must be positive semi-definite and not 0; "
+            f"its eigenvalues span {values.min():g} to {values.max():g}."
         )
-    kept = values > rank_tolerance * values[-1]
-    return BlockMetric((vectors[:, kept] * np.sqrt(values[kept]))[None])
+    kept = values > rank_tolerance * largest
+    factors = vectors * np.sqrt(np.where(kept, values, 0.0))[:, None, :]
+    return factors[:, :, -int(kept.sum(axis=1).max()) :]
+
+
+def as_metric(metric: Any, dim: int) -> Metric:
+    """Return a metric of `dim` coefficients: a `Metric` as it is, or one made of a kernel's matrix.
+
+    Parameters
+    ----------
+    metric : Metric, or array_like of float
+        The matrix K of all coefficients `(dim, dim)`; or of one block of them `(m, m)`, if all blocks have
+        the same, such as the grids of features in an additive kernel; or of each block `(n_blocks, m, m)`.
+    dim : int
+
+    Examples
+    --------
+    >>> as_metric([[1.0, 0.0], [0.0, 4.0]], 6).dim
+    6
+    """
+    if hasattr(metric, "expand") and hasattr(metric, "reduce"):
+        known: Metric = metric
+        if known.dim != dim:
+            raise UsageError(f"The metric is one of {known.dim} coefficients, but there are {dim} features.")
+        return known
+    matrices = np.asarray(metric, dtype=np.float64)
+    blocks = matrices[None] if matrices.ndim == 2 else matrices
+    n_blocks = dim // max(blocks.shape[-1], 1)
+    fits = blocks.ndim == 3 and blocks.shape[1] == blocks.shape[2] and n_blocks * blocks.shape[2] == dim
+    if not fits or len(blocks) not in (1, n_blocks):
+        raise UsageError(
+            f"The metric of {dim} features must be a matrix ({dim}, {dim}), the matrix (m, m) of every block "
+            f"of m features, or matrices (n_blocks, m, m), not an array of the shape {matrices.shape}."
+        )
+    largest = np.abs(blocks).max()
+    if not np.isfinite(largest) or not np.allclose(blocks, blocks.transpose(0, 2, 1), atol=1e-8 * largest):
+        raise UsageError("The matrix of a metric must be finite and symmetric.")
+    factors = _factors(blocks)
+    return BlockMetric(np.broadcast_to(factors, (n_blocks, *factors.shape[1:])))
+
+
+#: Additive kernels of two numbers ≥ 0.
+_ADDITIVE: dict[str, Callable[[Vector, Vector], Vector]] = {
+    "intersection": np.minimum,
+    "hellinger": lambda x, y: np.sqrt(x * y),
+    "chi2": lambda x, y: np.divide(2 * x * y, x + y, out=np.zeros(np.shape(x + y)), where=x + y > 0),
+}
+
+
+def additive_metric(kernel: str, points: npt.ArrayLike) -> Metric:
+    """Make the metric of an additive kernel on a grid for each feature (METHODS §4).
+
+    Parameters
+    ----------
+    kernel : {"intersection", "hellinger", "chi2"}
+    points : array_like of float, shape (n_features, n_points)
+        The grids, not negative and rising.
+
+    Returns
+    -------
+    Metric
+        `GridMetric` for the intersection on grids that begin at 0, whose products are cumulative sums; for
+        Hellinger's kernel of rank 1 a feature; for χ² in small matrices.
+
+    Examples
+    --------
+    >>> product(additive_metric("intersection", [[0.0, 1.0, 3.0]]), np.array([0.0, 0.0, 1.0]))
+    array([0., 1., 3.])
+    """
+    check_choice("additive_metric", "kernel", kernel, _ADDITIVE)
+    grid = np.array(points, dtype=np.float64)
+    if grid.ndim != 2 or grid.shape[1] < 2 or not (grid[:, :1] >= 0).all() or not (np.diff(grid) > 0).all():
+        raise UsageError(
+            "The 'points' parameter of additive_metric must have the shape (n_features, n_points), with at "
+            "least two points that rise from 0 or more."
+        )
+    if kernel == "intersection" and not grid[:, 0].any():
+        return GridMetric(len(grid), grid.shape[1], np.diff(grid))
+    if kernel == "hellinger":
+        return BlockMetric(np.sqrt(grid)[:, :, None])
+    return BlockMetric(_factors(_ADDITIVE[kernel](grid[:, :, None], grid[:, None, :])))
 
 
 class GridMetric:
-    """The intersection kernel on a grid: `K_ij = min(z_i, z_j)` with `z = 0, spacing, 2 spacing, ...`.
+    """The intersection kernel on a grid: `K_ij = min(z_i, z_j)`, by default with `z = 0, 1, 2, ...`.
 
     The factor is a cumulative sum (B eq. 17): the coefficients are values at the grid points, the coordinates
     their steps, so that `vᵀK†v` is the sum of squared steps over the spacing. The value at 0 is 0.
@@ -233,7 +319,8 @@ class GridMetric:
         Each has its own grid.
     n_points : int
         Grid points of a feature, including 0.
-    spacing : float
+    spacing : float, or array_like of float that fits the shape (n_features, n_points - 1)
+        Distances of neighbouring points.
 
     Examples
     --------
@@ -241,10 +328,13 @@ class GridMetric:
     array([0., 2., 3.])
     """
 
-    def __init__(self, n_features: int, n_points: int, spacing: float = 1.0) -> None:
+    def __init__(self, n_features: int, n_points: int, spacing: npt.ArrayLike = 1.0) -> None:
         self.n_features = check_number("GridMetric", "n_features", n_features, low=1, integer=True)
         self.n_points = check_number("GridMetric", "n_points", n_points, low=2, integer=True)
-        self.spacing = check_positive("GridMetric", "spacing", spacing)
+        steps = np.asarray(spacing, dtype=np.float64)
+        if not (np.isfinite(steps) & (steps > 0)).all():
+            raise parameter_error("GridMetric", "spacing", "a number > 0, or several", spacing)
+        self._scale = np.sqrt(np.broadcast_to(steps, (n_features, n_points - 1)))
         self.dim = n_features * n_points
         self.rank = n_features * (n_points - 1)
 
@@ -252,20 +342,20 @@ class GridMetric:
         """Return the coefficients `F w`."""
         values = np.zeros((*w.shape[:-1], self.n_features, self.n_points))
         steps = w.reshape(*w.shape[:-1], self.n_features, self.n_points - 1)
-        np.cumsum(steps * np.sqrt(self.spacing), axis=-1, out=values[..., 1:])
+        np.cumsum(steps * self._scale, axis=-1, out=values[..., 1:])
         return values.reshape(*w.shape[:-1], self.dim)
 
     def reduce(self, a: Vector) -> Vector:
         """Return `Fᵀ a`."""
         values = a.reshape(*a.shape[:-1], self.n_features, self.n_points)[..., :0:-1]
-        sums = np.cumsum(values, axis=-1)[..., ::-1] * np.sqrt(self.spacing)
+        sums = np.cumsum(values, axis=-1)[..., ::-1] * self._scale
         return sums.reshape(*a.shape[:-1], self.rank)
 
     def coordinates(self, v: Vector) -> Vector:
         """Return the `w` that expands to `v`, the values at 0 left out."""
         values = v.reshape(*v.shape[:-1], self.n_features, self.n_points).copy()
         values[..., 0] = 0.0
-        return (np.diff(values, axis=-1) / np.sqrt(self.spacing)).reshape(*v.shape[:-1], self.rank)
+        return (np.diff(values, axis=-1) / self._scale).reshape(*v.shape[:-1], self.rank)
 
     def locate(self, indices: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Vector]:
         """Refuse: the coefficients of a feature are not independent."""

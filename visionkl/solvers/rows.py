@@ -86,15 +86,15 @@ class DenseRows:
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         turned = v.astype(self.X.dtype, copy=False).T
-        bands = run_tasks(lambda band: self.X[band] @ turned, _bands(0, self.n_rows, _BAND), self.n_jobs)
+        bands = run_tasks(lambda band: self.X[band] @ turned, cut(0, self.n_rows, _BAND), self.n_jobs)
         return np.concatenate(bands).astype(np.float64).T
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         rounded = shares.astype(self.X.dtype, copy=False)
-        return _sum_of_bands(
+        return _sum_ofcut(
             lambda band: rounded[:, band.start - first : band.stop - first] @ self.X[band],
-            _bands(first, first + shares.shape[1], _BAND),
+            cut(first, first + shares.shape[1], _BAND),
             self.n_jobs,
         )
 
@@ -123,15 +123,15 @@ class SparseRows:
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         turned = np.ascontiguousarray(v.T)
-        bands = run_tasks(lambda band: self._rows(band) @ turned, _bands(0, self.n_rows, _BAND), self.n_jobs)
+        bands = run_tasks(lambda band: self._rows(band) @ turned, cut(0, self.n_rows, _BAND), self.n_jobs)
         return np.concatenate(bands).astype(np.float64).T
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         turned = np.ascontiguousarray(shares.T)
-        return _sum_of_bands(
+        return _sum_ofcut(
             lambda band: (self._rows(band).T @ turned[band.start - first : band.stop - first]).T,
-            _bands(first, first + shares.shape[1], _BAND),
+            cut(first, first + shares.shape[1], _BAND),
             self.n_jobs,
         )
 
@@ -177,44 +177,35 @@ class CodedRows:
     ) -> None:
         check_number("CodedRows", "n_codewords", n_codewords, low=1, high=1 << 16, integer=True)
         given = np.asarray(codes)
-        if given.dtype not in (np.uint8, np.uint16):
-            raise DataError(f"Codes must be uint8 or uint16, not {given.dtype}.")
-        _check_shape(given.shape if not samples_last else given.shape[::-1])
+        check_codes(given.T if samples_last else given, n_codewords)
         self.codes = np.ascontiguousarray(given if samples_last else given.T)
         self.n_codewords = n_codewords
         self.n_blocks, self.n_rows = self.codes.shape
         self.dim = self.n_blocks * n_codewords
         self.n_jobs = n_jobs
-        largest = int(self.codes.max())
-        if largest >= n_codewords:
-            raise DataError(
-                f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
-                "were the codes made by this quantiser?"
-            )
 
     def scores(self, v: Vector) -> Vector:
         """Return sums of table entries `(n_rows,)` for `v (dim,)`, or `(k, n_rows)` for `v (k, dim)`."""
         tables = v.astype(np.float32).reshape(-1, self.n_blocks, self.n_codewords)
         scores = np.zeros((len(tables), self.n_rows))
         run_tasks(
-            lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task[0]]),
-            product(range(len(tables)), _bands(0, self.n_rows, _BAND_OF_CODES)),
+            lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task]),
+            product(range(len(tables)), cut(0, self.n_rows, _BAND_OF_CODES)),
             self.n_jobs,
         )
         return scores.reshape(*v.shape[:-1], self.n_rows)
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return histograms `(k, dim)` of the codes of rows `first, first + 1, ...`, with `shares (k, m)`."""
-        shares = np.ascontiguousarray(shares)
         tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
+        shared = [with_shares(line, first) for line in shares]
+
+        def fill(task: tuple[int, slice]) -> None:
+            (samples, own), blocks = shared[task[0]], task[1]
+            scatter(self.codes, blocks.start, blocks.stop, samples, own, tables[task[0]])
+
         # Tiles of blocks write to different tables, so nothing has to be added up afterwards.
-        run_tasks(
-            lambda task: scatter(
-                self.codes, task[1].start, task[1].stop, first, shares[task[0]], tables[task[0]]
-            ),
-            product(range(len(shares)), _bands(0, self.n_blocks, _TILE_OF_BLOCKS)),
-            self.n_jobs,
-        )
+        run_tasks(fill, product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)), self.n_jobs)
         return tables.reshape(len(shares), self.dim)
 
 
@@ -225,11 +216,18 @@ def as_rows(X: Any, *, n_jobs: int | None = None) -> Rows:
     return SparseRows(X, n_jobs=n_jobs) if sparse.issparse(X) else DenseRows(X, n_jobs=n_jobs)
 
 
-def _bands(first: int, last: int, size: int) -> list[slice]:
+def with_shares(shares: Vector, first: int) -> tuple[npt.NDArray[np.uint32], Vector]:
+    """Return the numbers of the samples `first, first + 1, ...` whose share is not 0, and these shares."""
+    places = np.flatnonzero(shares)
+    return (places + first).astype(np.uint32), shares[places]
+
+
+def cut(first: int, last: int, size: int) -> list[slice]:
+    """Cut a range into pieces of a size; the last one may be shorter."""
     return [slice(start, min(start + size, last)) for start in range(first, last, size)]
 
 
-def _sum_of_bands(
+def _sum_ofcut(
     function: Callable[[slice], npt.NDArray[np.floating]], bands: list[slice], n_jobs: int | None
 ) -> Vector:
     """Add up the bands' results in order, a few at a time so that memory stays bounded."""
@@ -246,6 +244,19 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         raise DataError(
             "The training data must be a matrix (n_samples, n_features) with at least one of each, "
             f"not of the shape {shape}."
+        )
+
+
+def check_codes(codes: npt.NDArray[Any], n_codewords: int) -> None:
+    """Complain of an array `(n_rows, n_blocks)` that does not hold codes below a number."""
+    if codes.dtype not in (np.uint8, np.uint16):
+        raise DataError(f"Codes must be uint8 or uint16, not {codes.dtype}.")
+    _check_shape(codes.shape)
+    largest = int(codes.max())
+    if largest >= n_codewords:
+        raise DataError(
+            f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
+            "were the codes made by this quantiser?"
         )
 
 

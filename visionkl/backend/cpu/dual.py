@@ -11,6 +11,9 @@ the tuple of arrays that stands for the rows:
 The steps are those of Hsieh et al. (ICML 2008): one dual number at a time is set to its best value, and
 numbers that stay at a bound are put aside until the others are settled (shrinking). Data may be float32; all
 sums are float64.
+
+Regression has two numbers for each row, one for either side of the tube: number i belongs to row i, or to row
+`i - n`. What is asked of a number's row is `label · score ≥ target`.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -105,7 +108,23 @@ def squared_norms(rows, bias, w, norms):
 
 
 @compiled
-def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_epochs, draws):
+def multiply_rows(rows, bias, w, scores):
+    """Inner products of all rows, each with its bias, with weights."""
+    for i in range(len(scores)):
+        scores[i] = row_product(rows, i, w) + bias * w[-1]
+
+
+@compiled
+def add_rows(rows, bias, shares, w):
+    """Add all rows, each with its bias, times their shares to weights."""
+    for i in range(len(shares)):
+        if shares[i] != 0.0:
+            add_row(rows, i, shares[i], w)
+            w[-1] += shares[i] * bias
+
+
+@compiled
+def descend(rows, bias, labels, targets, upper, diagonal, norms, alpha, w, tolerance, n_epochs, draws):
     """Improve the dual numbers `alpha`, and with them `w = Σ alpha · label · row`, epoch by epoch.
 
     Parameters
@@ -114,18 +133,20 @@ def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_e
         See the head of this module.
     bias : float
         A constant at the end of every row; `w` is one longer than the rows.
-    labels : ndarray of float64, shape (n,)
-    upper : ndarray of float64, shape (n,)
+    labels, targets : ndarray of float64, shape (m,)
+        m = n for classification and 2 n for regression.
+    upper : ndarray of float64, shape (m,)
         Largest value of each dual number.
-    diagonal : ndarray of float64, shape (n,)
+    diagonal : ndarray of float64, shape (m,)
         Added to the diagonal of the dual's matrix.
     norms : ndarray of float64, shape (n,)
-    alpha, w : ndarray of float64
+    alpha : ndarray of float64, shape (m,)
+    w : ndarray of float64
     tolerance : float
         Stop when the projected gradients of an epoch span less than this.
     n_epochs : int
         Stop after so many.
-    draws : ndarray of float64, shape (n,)
+    draws : ndarray of float64, shape (m,)
         Random numbers from 0 to 1.
 
     Returns
@@ -133,7 +154,7 @@ def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_e
     int
         Number of epochs.
     """
-    n = len(alpha)
+    n, n_rows = len(alpha), len(norms)
     active = np.arange(n)
     n_active = n
     highest_before, lowest_before = np.inf, -np.inf
@@ -143,7 +164,9 @@ def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_e
         k = 0
         while k < n_active:
             i = active[k]
-            gradient = labels[i] * (row_product(rows, i, w) + bias * w[-1]) - 1.0 + diagonal[i] * alpha[i]
+            row = i if i < n_rows else i - n_rows
+            score = row_product(rows, row, w) + bias * w[-1]
+            gradient = labels[i] * score - targets[i] + diagonal[i] * alpha[i]
             projected, aside = _project(gradient, alpha[i], upper[i], highest_before, lowest_before)
             if aside:
                 n_active -= 1
@@ -152,12 +175,12 @@ def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_e
             k += 1
             highest, lowest = max(highest, projected), min(lowest, projected)
             if projected != 0.0:
-                before, bend = alpha[i], norms[i] + diagonal[i]
-                # An empty row pulls its number all the way; the hinge's are bounded.
+                before, bend = alpha[i], norms[row] + diagonal[i]
+                # An empty row pulls its number all the way; those of losses that are not squared are bounded.
                 target = before - gradient / bend if bend > 0.0 else -gradient * np.inf
                 alpha[i] = min(max(target, 0.0), upper[i])
                 share = (alpha[i] - before) * labels[i]
-                add_row(rows, i, share, w)
+                add_row(rows, row, share, w)
                 w[-1] += share * bias
         if highest - lowest <= tolerance or n_active == 0:
             if n_active == n:
@@ -173,6 +196,8 @@ def descend(rows, bias, labels, upper, diagonal, norms, alpha, w, tolerance, n_e
 @compiled
 def _project(gradient, alpha, upper, highest_before, lowest_before):
     """Return the gradient as far as bounds let the number follow it, and whether to put the number aside."""
+    if upper <= 0.0:  # a sample without weight stays where it is
+        return 0.0, False
     if alpha <= 0.0:
         return min(gradient, 0.0), gradient > highest_before
     if alpha >= upper:

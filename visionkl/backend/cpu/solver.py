@@ -109,7 +109,7 @@ def look_up(codes, first, last, tables, scores):  # type: ignore[no-untyped-def]
     first, last : int
         The samples to go over.
     tables : ndarray of float32, shape (n_blocks, n_codewords)
-    scores : ndarray of float64, shape (n,)
+    scores : ndarray of float64, shape (last - first,)
         Added to.
     """
     n_blocks = codes.shape[0]
@@ -118,30 +118,42 @@ def look_up(codes, first, last, tables, scores):  # type: ignore[no-untyped-def]
         table_0, table_1, table_2, table_3 = tables[m], tables[m + 1], tables[m + 2], tables[m + 3]
         code_0, code_1, code_2, code_3 = codes[m], codes[m + 1], codes[m + 2], codes[m + 3]
         for i in range(first, last):
-            scores[i] += (table_0[code_0[i]] + table_1[code_1[i]]) + (table_2[code_2[i]] + table_3[code_3[i]])
+            pair = table_0[code_0[i]] + table_1[code_1[i]]
+            scores[i - first] += pair + (table_2[code_2[i]] + table_3[code_3[i]])
     for m in range(in_fours, n_blocks):
         for i in range(first, last):
-            scores[i] += tables[m, codes[m, i]]
+            scores[i - first] += tables[m, codes[m, i]]
 
 
 @compiled_exactly
-def scatter(codes, first_block, last_block, first, shares, tables):  # type: ignore[no-untyped-def]
+def scatter(codes, first_block, last_block, samples, shares, tables):  # type: ignore[no-untyped-def]
     """Add shares of samples to the table entries that their codes point at.
 
-    Going over all samples costs less than picking out those with a share, unless they are very few.
+    Four blocks at a time, so that one addition need not wait for another.
 
     Parameters
     ----------
     codes : ndarray of uint8 or uint16, shape (n_blocks, n)
     first_block, last_block : int
         The blocks to go over.
-    first : int
-        The sample to which the first share belongs.
+    samples : ndarray of uint32, shape (m,)
+        The samples that have a share, rising.
     shares : ndarray of float64, shape (m,)
     tables : ndarray of float64, shape (n_blocks, n_codewords)
         Added to.
     """
-    for block in range(first_block, last_block):
-        own, table = codes[block, first : first + len(shares)], tables[block]
-        for i in range(len(shares)):
-            table[own[i]] += shares[i]
+    end_of_fours = last_block - (last_block - first_block) % 4
+    for block in range(first_block, end_of_fours, 4):
+        code_0, code_1, code_2, code_3 = codes[block], codes[block + 1], codes[block + 2], codes[block + 3]
+        table_0, table_1 = tables[block], tables[block + 1]
+        table_2, table_3 = tables[block + 2], tables[block + 3]
+        for j in range(len(samples)):
+            i, share = samples[j], shares[j]
+            table_0[code_0[i]] += share
+            table_1[code_1[i]] += share
+            table_2[code_2[i]] += share
+            table_3[code_3[i]] += share
+    for block in range(end_of_fours, last_block):
+        code, table = codes[block], tables[block]
+        for j in range(len(samples)):
+            table[code[samples[j]]] += shares[j]

@@ -1,0 +1,1 @@
+"""Learning: classifiers and regressors that are scikit-learn estimators."""
