@@ -30,6 +30,7 @@ from visionkl.features.pyramid import feature_pyramid as feature_pyramid
 from visionkl.features.sift import DenseSIFT as DenseSIFT
 from visionkl.features.sift import dense_sift as dense_sift
 from visionkl.features.words import BagOfWords as BagOfWords
+from visionkl.learning.classify import ImageClassifier as ImageClassifier
 from visionkl.learning.svm import BundleSVC as BundleSVC
 from visionkl.learning.svm import BundleSVR as BundleSVR
 from visionkl.store import load as load

@@ -8,14 +8,17 @@ A checkpoint of training is such a file, too: the model so far under the same na
 it as `positives.0.features` and so on. Both replace an older file only once they are complete: if the disk is
 full, the older one stays.
 
+An image classifier is kept in the same way: what its encoders learned as `encoders.0.means` and so on, and
+the weights of its machines.
+
 `load` also takes the published part models in MATLAB files; see `visionkl.interop.voc_dpm`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,11 +37,13 @@ from visionkl.features.hog import N_CHANNELS
 
 if TYPE_CHECKING:
     from visionkl.detection.plan import TrainingState
+    from visionkl.learning.classify import ImageClassifier
 
 #: Version of the layout described above; raised when an older reader could misunderstand a newer file.
 FORMAT = 1
 
 _KIND = "mixture of deformable part models"
+_CLASSIFIER = "image classifier"
 _CHECKPOINT = "checkpoint of training"
 
 _WRITER = f"visionkl {__version__}"
@@ -60,8 +65,13 @@ def save(model: MixtureModel, path: str | Path) -> None:
     _write(path, {"format": FORMAT, "kind": _KIND, "written_by": _WRITER, **description}, arrays)
 
 
-def load(path: str | Path) -> DPMDetector:
-    """Read a detector: our own `.safetensors` file, or a published part model in a `.mat` file.
+def load(path: str | Path) -> Any:
+    """Read a model: our own `.safetensors` file, or a published part model in a `.mat` file.
+
+    Returns
+    -------
+    DPMDetector or ImageClassifier
+        What the file holds.
 
     Raises
     ------
@@ -72,12 +82,16 @@ def load(path: str | Path) -> DPMDetector:
         from visionkl.interop.voc_dpm import read_voc_dpm  # SciPy's reader takes long to import
 
         return DPMDetector.from_model(read_voc_dpm(path))
-    return DPMDetector.from_model(read_model(path))
+    return _read(Path(path), {_KIND: _detector, _CLASSIFIER: _classifier})
 
 
 def read_model(path: str | Path) -> MixtureModel:
     """Read a model from a `.safetensors` file that `save` wrote."""
-    return _read(Path(path), _KIND, _model)
+    return _read(Path(path), {_KIND: _model})
+
+
+def _detector(settings: dict[str, Any], arrays: Arrays) -> DPMDetector:
+    return DPMDetector.from_model(_model(settings, arrays))
 
 
 def _described(model: MixtureModel) -> tuple[dict[str, Any], Arrays]:
@@ -133,6 +147,45 @@ def _codebooks(arrays: Arrays) -> Codebooks | None:
     return Codebooks(arrays["codebooks.words"], N_CHANNELS, arrays["codebooks.order"])
 
 
+# -- classifiers ---------------------------------------------------------------------------------------------
+
+
+def save_classifier(classifier: ImageClassifier, path: str | Path) -> None:
+    """Write an image classifier to a `.safetensors` file, as `save` does with a detector's model."""
+    description = {
+        "classes": classifier.classes,
+        "exclusive": classifier.exclusive,
+        "settings": asdict(classifier.settings),
+        "notes": classifier.notes,
+    }
+    arrays: Arrays = {"weights": classifier.weights, "bias": classifier.bias}
+    for number, encoder in enumerate(classifier.vectors.encoders):
+        arrays |= {f"encoders.{number}.{name}": array for name, array in encoder.arrays().items()}
+    _write(path, {"format": FORMAT, "kind": _CLASSIFIER, "written_by": _WRITER, **description}, arrays)
+
+
+def _classifier(description: dict[str, Any], arrays: Arrays) -> ImageClassifier:
+    from visionkl.learning.classifier_settings import ClassifierSettings
+    from visionkl.learning.classify import ImageClassifier, make_encoders
+
+    settings = ClassifierSettings(**description["settings"])
+    learned: list[Arrays] = [{} for _ in settings.channels]
+    for name, array in arrays.items():
+        owner, _, rest = name.partition(".")
+        if owner == "encoders":
+            number, _, own_name = rest.partition(".")
+            learned[int(number)][own_name] = array
+    return ImageClassifier.from_parts(
+        settings,
+        tuple(map(str, description["classes"])),
+        description["exclusive"],
+        make_encoders(settings, learned),
+        arrays["weights"],
+        arrays["bias"],
+        description["notes"],
+    )
+
+
 # -- checkpoints ---------------------------------------------------------------------------------------------
 
 
@@ -163,7 +216,7 @@ def read_checkpoint(path: str | Path) -> TrainingState:
     ModelFileError
         If the file is missing, damaged, something else, or of a newer format; the message names the file.
     """
-    return _read(Path(path), _CHECKPOINT, _state)
+    return _read(Path(path), {_CHECKPOINT: _state})
 
 
 def _state(description: dict[str, Any], arrays: Arrays) -> TrainingState:
@@ -191,8 +244,9 @@ def _write(path: str | Path, description: dict[str, Any], arrays: Arrays) -> Non
     write_whole(path, encode(whole, metadata={"visionkl": json.dumps(description)}), description["kind"])
 
 
-def _read(path: Path, kind: str, build: Callable[[dict[str, Any], Arrays], Content]) -> Content:
-    what = "model file" if kind == _KIND else kind
+def _read(path: Path, builders: Mapping[str, Callable[[dict[str, Any], Arrays], Content]]) -> Content:
+    """Read a file that holds one of some kinds of things."""
+    what = _CHECKPOINT if _CHECKPOINT in builders else "model file"
     if not path.is_file():
         raise ModelFileError(f"{path}: there is no such file.")
     try:
@@ -210,13 +264,14 @@ def _read(path: Path, kind: str, build: Callable[[dict[str, Any], Arrays], Conte
                 f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
                 f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
             )
-        if settings["kind"] != kind:
-            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {kind!r}.")
-        return build(settings, arrays)
+        if settings["kind"] not in builders:
+            wanted = " or a ".join(map(repr, builders))
+            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {wanted}.")
+        return builders[settings["kind"]](settings, arrays)
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, DataError) as error:
         raise ModelFileError(f"{path}: the description in the file is not consistent ({error!r}).") from None
 
 
-__all__ = ["FORMAT", "load", "read_checkpoint", "read_model", "save", "save_checkpoint"]
+__all__ = ["FORMAT", "load", "read_checkpoint", "read_model", "save", "save_checkpoint", "save_classifier"]
