@@ -1,4 +1,4 @@
-"""What pictures show, as a whole: the labels of image classification, and how to set pictures aside for a test.
+"""What pictures show as a whole: the labels of image classification, and pictures set aside for a test.
 
 There are two kinds. In a folder of classes every picture has one label, and the classes exclude each other.
 In a data set with labelled objects a picture shows any number of classes; one of which it shows difficult
@@ -167,8 +167,8 @@ def split_by_class(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, 
         members = [number for number, example in enumerate(dataset) if example.label == label]
         if len(members) < 2:
             raise DataError(
-                f"{dataset.name}: the class {label!r} has {len(members)} picture, which cannot be both learned "
-                "from and scored on; add pictures, or leave the class out."
+                f"{dataset.name}: the class {label!r} has {len(members)} picture, which cannot be both "
+                "learned from and scored on; add pictures, or leave the class out."
             )
         n_aside = min(max(round(share * len(members)), 1), len(members) - 1)
         order = stream(seed, "pictures set aside", label).permutation(len(members))

@@ -142,7 +142,7 @@ def voc_splits(root: str | Path | None = None, year: str | int | None = None) ->
 
 
 def image_label(example: Example, label: str) -> int:
-    """Tell whether a picture shows a class: 1, 0 if objects marked difficult are all there is of it, or -1."""
+    """Tell whether a picture shows a class: 1; 0 if only objects marked difficult are there; or -1."""
     objects = example.annotation.of(label)
     if not len(objects):
         return -1

@@ -1,4 +1,4 @@
-"""Settings of an image classifier, in one place: what `ImageClassifier`, the command and the recipes share."""
+"""Settings of an image classifier: what `ImageClassifier`, the command and the recipes share."""
 
 from __future__ import annotations
 

@@ -198,8 +198,8 @@ class _Trainer:
         chosen = self._some_pictures("coded pictures", max(wanted, 1))
         if len(chosen) < 4:
             raise DataError(
-                f"{self.data.name}: codewords cannot be learned from the vectors of {len(chosen)} picture(s); "
-                "give more pictures or memory, or learn without codes (coding none)."
+                f"{self.data.name}: codewords cannot be learned from the vectors of {len(chosen)} "
+                "picture(s); give more pictures or memory, or learn without codes (coding none)."
             )
         return chosen
 
@@ -340,7 +340,7 @@ class _Trainer:
         return held
 
     def _score_held(self, rows: Rows, solutions: Sequence[Solution], held: npt.NDArray[np.bool_]) -> float:
-        """Score machines on pictures that they do not know: the accuracy, or the mean of average precisions."""
+        """Score machines on pictures that they do not know: accuracy, or mean of average precisions."""
         scores = rows.scores(np.stack([solution.w for solution in solutions])).T[held]
         scores = scores + np.array([solution.bias for solution in solutions])
         signs = self.data.signs[held]

@@ -150,8 +150,7 @@ def write_rows(
            [4]], dtype=uint8)
     """
     path, dtype = Path(path), np.dtype(dtype)
-    n_rows, n_cols = shape
-    row_bytes = n_cols * dtype.itemsize
+    row_bytes = shape[1] * dtype.itemsize
     if not path.is_file():
         growing = path.with_name(f"{path.name}.part")
         n_there = growing.stat().st_size // row_bytes if growing.is_file() else 0
