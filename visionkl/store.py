@@ -158,32 +158,34 @@ def save_classifier(classifier: ImageClassifier, path: str | Path) -> None:
         "settings": asdict(classifier.settings),
         "notes": classifier.notes,
     }
-    arrays: Arrays = {"weights": classifier.weights, "bias": classifier.bias}
-    for number, encoder in enumerate(classifier.vectors.encoders):
+    learned = classifier.learned
+    arrays: Arrays = {"weights": learned.weights, "bias": learned.bias}
+    for number, encoder in enumerate(learned.vectors.encoders):
         arrays |= {f"encoders.{number}.{name}": array for name, array in encoder.arrays().items()}
     _write(path, {"format": FORMAT, "kind": _CLASSIFIER, "written_by": _WRITER, **description}, arrays)
 
 
 def _classifier(description: dict[str, Any], arrays: Arrays) -> ImageClassifier:
+    from visionkl.features.channels import ChannelVectors
     from visionkl.learning.classifier_settings import ClassifierSettings
-    from visionkl.learning.classify import ImageClassifier, make_encoders
+    from visionkl.learning.classify import ImageClassifier, Learned, make_encoders
 
     settings = ClassifierSettings(**description["settings"])
-    learned: list[Arrays] = [{} for _ in settings.channels]
+    by_encoder: list[Arrays] = [{} for _ in settings.channels]
     for name, array in arrays.items():
         owner, _, rest = name.partition(".")
         if owner == "encoders":
             number, _, own_name = rest.partition(".")
-            learned[int(number)][own_name] = array
-    return ImageClassifier.from_parts(
-        settings,
+            by_encoder[int(number)][own_name] = array
+    learned = Learned(
         tuple(map(str, description["classes"])),
-        description["exclusive"],
-        make_encoders(settings, learned),
+        bool(description["exclusive"]),
+        ChannelVectors(make_encoders(settings, by_encoder)),
         arrays["weights"],
         arrays["bias"],
-        description["notes"],
+        dict(description["notes"]),
     )
+    return ImageClassifier.from_parts(settings, learned)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------

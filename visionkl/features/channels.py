@@ -40,4 +40,5 @@ class ChannelVectors:
         streams = [encoder.transform_blocks(pictures, block_size) for encoder in self.encoders]
         for parts in zip(*streams, strict=True):
             joined = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
-            yield joined / np.float32(len(parts) ** 0.5) if len(parts) > 1 else joined
+            joined *= np.float32(len(parts) ** -0.5)
+            yield joined

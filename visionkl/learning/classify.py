@@ -22,13 +22,14 @@ array(['daisy', 'tulip'], dtype='<U5')
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.core.errors import ModelFileError, UsageError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.features.channels import ChannelVectors
 from visionkl.features.fisher import FisherVector
 from visionkl.features.sift import DenseSIFT
@@ -39,6 +40,39 @@ if TYPE_CHECKING:
     from visionkl.datasets.base import Dataset
 
 _PICTURES_A_BLOCK = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What training ends in.
+
+    Parameters
+    ----------
+    classes : tuple of str
+    exclusive : bool
+        Whether a picture shows one class.
+    vectors : ChannelVectors
+        What turns pictures into vectors.
+    weights : ndarray of float32, shape (n_classes, n_features)
+    bias : ndarray of float64, shape (n_classes,)
+    notes : dict
+        How it was learned: cost, route, sizes.
+    """
+
+    classes: tuple[str, ...]
+    exclusive: bool
+    vectors: ChannelVectors
+    weights: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float64]
+    notes: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        n, d = len(self.classes), self.vectors.n_features
+        if self.weights.shape != (n, d) or self.bias.shape != (n,):
+            raise DataError(
+                f"ImageClassifier: weights of the shape {self.weights.shape} and {self.bias.shape} do not "
+                f"fit {n} classes and vectors of {d} numbers."
+            )
 
 
 class ImageClassifier:
@@ -55,13 +89,8 @@ class ImageClassifier:
     Attributes
     ----------
     settings : ClassifierSettings
-    classes : tuple of str
-    exclusive : bool
-        Whether a picture shows one class.
-    weights : ndarray of float32, shape (n_classes, n_features)
-    bias : ndarray of float64, shape (n_classes,)
-    notes : dict
-        How it was learned: cost, route, sizes.
+    learned : Learned
+        What was learned, or given to `from_parts`.
     """
 
     def __init__(self, *, n_jobs: int | None = None, **settings: Any) -> None:
@@ -76,48 +105,17 @@ class ImageClassifier:
             raise UsageError(
                 f"ImageClassifier has no parameter {unknown}; there are n_jobs, {known}."
             ) from None
-        self._vectors: ChannelVectors | None = None
+        self._learned: Learned | None = None
 
     @classmethod
     def from_parts(
-        cls,
-        settings: ClassifierSettings,
-        classes: Sequence[str],
-        exclusive: bool,
-        encoders: Sequence[FisherVector],
-        weights: npt.NDArray[np.float32],
-        bias: npt.NDArray[np.float64],
-        notes: Mapping[str, Any],
-        *,
-        n_jobs: int | None = None,
+        cls, settings: ClassifierSettings, learned: Learned, *, n_jobs: int | None = None
     ) -> ImageClassifier:
         """Put a classifier together of what was learned."""
         classifier = cls(n_jobs=n_jobs)
         classifier.settings = settings
-        classifier._adopt(classes, exclusive, ChannelVectors(encoders), weights, bias, notes)
+        classifier._learned = learned
         return classifier
-
-    def _adopt(
-        self,
-        classes: Sequence[str],
-        exclusive: bool,
-        vectors: ChannelVectors,
-        weights: npt.NDArray[np.float32],
-        bias: npt.NDArray[np.float64],
-        notes: Mapping[str, Any],
-    ) -> None:
-        self.classes, self.exclusive = tuple(classes), bool(exclusive)
-        self.weights = np.asarray(weights, np.float32)
-        self.bias = np.asarray(bias, np.float64)
-        self.notes = dict(notes)
-        if self.weights.shape != (len(self.classes), vectors.n_features) or self.bias.shape != (
-            len(self.classes),
-        ):
-            raise ModelFileError(
-                f"ImageClassifier: weights of the shape {self.weights.shape} do not fit {len(self.classes)} "
-                f"classes and vectors of {vectors.n_features} numbers."
-            )
-        self._vectors = vectors
 
     def fit(
         self, X: Dataset | Sequence[Any], y: Sequence[Any] | None = None, *, observer: Observer | None = None
@@ -143,23 +141,30 @@ class ImageClassifier:
         from visionkl.learning.classify_training import train
 
         data = labelled(X) if y is None else from_labels(y, X)  # type: ignore[arg-type]
-        learned = train(data, self.settings, n_jobs=self.n_jobs, observer=observer)
-        self._adopt(
-            learned.classes,
-            learned.exclusive,
-            learned.vectors,
-            learned.weights,
-            learned.bias,
-            learned.notes,
-        )
+        self._learned = train(data, self.settings, n_jobs=self.n_jobs, observer=observer)
         return self
 
     @property
-    def vectors(self) -> ChannelVectors:
-        """What turns pictures into vectors."""
-        if self._vectors is None:
+    def learned(self) -> Learned:
+        """All that was learned."""
+        if self._learned is None:
             raise UsageError("This ImageClassifier has not been trained: call fit, or load a model.")
-        return self._vectors
+        return self._learned
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes, in the order of scores."""
+        return self.learned.classes
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a picture shows one class."""
+        return self.learned.exclusive
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """How it was learned: cost, route, sizes."""
+        return self.learned.notes
 
     def scores(self, images: Sequence[Any]) -> npt.NDArray[np.float64]:
         """Score pictures.
@@ -178,12 +183,12 @@ class ImageClassifier:
         self, images: Sequence[Any], block_size: int = _PICTURES_A_BLOCK
     ) -> Iterator[npt.NDArray[np.float64]]:
         """Score pictures some at a time, for those who want to see how it goes."""
-        for block in self.vectors.blocks(images, block_size):
+        for block in self.learned.vectors.blocks(images, block_size):
             yield self.score_vectors(block)
 
     def score_vectors(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """Score vectors of pictures, `(n, n_features)`."""
-        return (vectors @ self.weights.T).astype(np.float64) + self.bias
+        return (vectors @ self.learned.weights.T).astype(np.float64) + self.learned.bias
 
     def predict(self, images: Sequence[Any]) -> npt.NDArray[Any]:
         """Tell what pictures show.
@@ -207,10 +212,10 @@ class ImageClassifier:
         save_classifier(self, path)
 
     def __repr__(self) -> str:
-        if self._vectors is None:
+        if self._learned is None:
             return f"ImageClassifier(settings={self.settings})"
         n = len(self.classes)
-        return f"<ImageClassifier: {n} classes, vectors of {self.vectors.n_features} numbers>"
+        return f"<ImageClassifier: {n} classes, vectors of {self.learned.vectors.n_features} numbers>"
 
 
 def make_encoders(

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -38,7 +37,7 @@ from visionkl.datasets.labels import LabelledPictures
 from visionkl.features.channels import ChannelVectors
 from visionkl.features.local import Extractor, LocalDescriptors
 from visionkl.learning.classifier_settings import ClassifierSettings
-from visionkl.learning.classify import make_encoder, make_encoders
+from visionkl.learning.classify import Learned, make_encoder, make_encoders
 from visionkl.learning.routes import Problem, Settings, Solution, make_rows, solve
 from visionkl.parallel.shards import map_rows, write_rows
 from visionkl.solvers.rows import Rows
@@ -58,29 +57,6 @@ _TOLERANCE = 1e-3
 _MOST_PASSES = 1000
 
 Vectors = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """What training ends in.
-
-    Parameters
-    ----------
-    classes : tuple of str
-    exclusive : bool
-    vectors : ChannelVectors
-    weights : ndarray of float32, shape (n_classes, n_features)
-    bias : ndarray of float64, shape (n_classes,)
-    notes : dict
-        How it was learned: cost, route, sizes.
-    """
-
-    classes: tuple[str, ...]
-    exclusive: bool
-    vectors: ChannelVectors
-    weights: Vectors
-    bias: npt.NDArray[np.float64]
-    notes: dict[str, Any]
 
 
 def plan(settings: ClassifierSettings) -> list[str]:
@@ -372,7 +348,7 @@ class _Trainer:
                 raise DataError(f"{path}: damaged ({error}); remove it to have it made again.") from None
         arrays = make()
         with atomic_write(path, "wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, allow_pickle=False, **arrays)
         self._finish(number, figures(arrays))
         return arrays
 

@@ -139,11 +139,11 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
 def _load(paths: Sequence[Path], dataset: Dataset) -> dict[str, DPMDetector]:
     """Load models by the class that they find; the classes must be there, and each once."""
     from visionkl.datasets.base import check_classes
-    from visionkl.store import load
+    from visionkl.run.detect import load_detector
 
     detectors: dict[str, DPMDetector] = {}
     for path in paths:
-        detector = load(path)
+        detector = load_detector(path)
         label = detector.label
         if label in detectors:
             raise UsageError(

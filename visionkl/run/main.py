@@ -21,6 +21,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "count what a data set holds, and name what is broken in it",
     ),
     "train-detector": ("visionkl.run.train_detector", "train a detector, score it, and write a report"),
+    "train-classifier": (
+        "visionkl.run.train_classifier",
+        "train an image classifier, score it, and write a report",
+    ),
+    "classify": ("visionkl.run.classify", "tell what pictures show"),
     "sample": ("visionkl.run.make_sample", "generate a small data set to try things out with"),
 }
 
