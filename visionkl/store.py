@@ -261,19 +261,18 @@ def _read(path: Path, builders: Mapping[str, Callable[[dict[str, Any], Arrays], 
         raise ModelFileError(f"{path}: a safetensors file, but not written by visionkl.")
     try:
         settings = json.loads(description)
-        if settings["format"] > FORMAT:
-            raise ModelFileError(
-                f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
-                f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
-            )
-        if settings["kind"] not in builders:
-            wanted = " or a ".join(map(repr, builders))
-            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {wanted}.")
-        return builders[settings["kind"]](settings, arrays)
-    except ModelFileError:
-        raise
+        newer, builder = settings["format"] > FORMAT, builders.get(settings["kind"])
+        if not newer and builder is not None:
+            return builder(settings, arrays)
     except (KeyError, TypeError, ValueError, IndexError, DataError) as error:
         raise ModelFileError(f"{path}: the description in the file is not consistent ({error!r}).") from None
+    if newer:
+        raise ModelFileError(
+            f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
+            f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
+        )
+    wanted = " or a ".join(map(repr, builders))
+    raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {wanted}.")
 
 
 __all__ = ["FORMAT", "load", "read_checkpoint", "read_model", "save", "save_checkpoint", "save_classifier"]

@@ -38,7 +38,7 @@ from visionkl.features.channels import ChannelVectors
 from visionkl.features.local import Extractor, LocalDescriptors
 from visionkl.learning.classifier_settings import ClassifierSettings
 from visionkl.learning.classify import Learned, make_encoder, make_encoders
-from visionkl.learning.routes import Problem, Settings, Solution, make_rows, solve
+from visionkl.learning.routes import Problem, Settings, Solution, choose_route, make_rows, solve
 from visionkl.parallel.shards import map_rows, write_rows
 from visionkl.solvers.rows import Rows
 
@@ -54,7 +54,7 @@ _PICTURES_A_BLOCK = 32
 _PARTS = 5
 
 _TOLERANCE = 1e-3
-_MOST_PASSES = 1000
+_MOST_PASSES = 10_000
 
 Vectors = npt.NDArray[np.float32]
 
@@ -273,9 +273,14 @@ class _Trainer:
             for part in parts
             for column, counted in zip(signs.T, part.T, strict=True)
         ]
+        taken, reason = choose_route(
+            "auto", rows, len(problems), settings.loss, _TOLERANCE, None, "ImageClassifier"
+        )
         with self.observer.stage("learning"):
             answer = solve(
-                "auto",
+                # With one matrix of inner products a pass costs so little that there may be many; the solver
+                # would change its mind after some hundred.
+                taken if taken == "gram" else "auto",
                 rows,
                 problems,
                 [1 / (cost * len(signs)) for cost in costs],
@@ -298,7 +303,7 @@ class _Trainer:
         facts = {
             "cost": costs[best],
             "held_out": {str(cost): round(score, 4) for cost, score in tried.items()},
-            "route": answer.reason,
+            "route": reason if answer.route == taken else answer.reason,
             "gap": float(max(solution.gap for solution in chosen)),
         }
         self._finish(len(_files(settings)), {"cost": costs[best], "route": answer.route, "gap": facts["gap"]})

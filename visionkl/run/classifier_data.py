@@ -8,7 +8,7 @@ The guess of the time is rough, and meant to tell minutes from hours.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +128,8 @@ def read_pictures(
             dataset = Dataset(dataset.name, dataset.classes, good)
         both.append(labelled(dataset, classes))
     train, test = both
+    if not options.category and not train.exclusive:
+        train, test = _with_positives(train, test, console)
     train.check_learnable()
     if not len(test):
         raise DataError(f"{test.name}: there are no pictures of these classes to score on.")
@@ -139,6 +141,22 @@ def read_pictures(
             "the classifier."
         )
     return train, test, total
+
+
+def _with_positives(
+    train: LabelledPictures, test: LabelledPictures, console: Console
+) -> tuple[LabelledPictures, LabelledPictures]:
+    """Leave out classes that nobody asked for and that no picture shows, as there may be of VOC's twenty."""
+    shown = (train.signs > 0).any(axis=0)
+    absent = [label for label, is_shown in zip(train.classes, shown, strict=True) if not is_shown]
+    if not absent or not shown.any():
+        return train, test
+    console.warn(
+        f"{train.name}: no picture shows {listing(absent)}, which cannot be learned and is left out."
+    )
+    classes = tuple(label for label in train.classes if label not in absent)
+    first, second = (replace(data, classes=classes, signs=data.signs[:, shown]) for data in (train, test))
+    return first, second
 
 
 def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> tuple[list[Example], float]:

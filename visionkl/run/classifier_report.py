@@ -159,7 +159,7 @@ def _add_training(report: Report, run: RunFolder, document: Mapping[str, Any]) -
     rows, before = [], 0.0
     for row in run.rows():
         seconds = float(row["seconds"])
-        rows.append([int(row["step"]), row["name"], round(seconds - before, 1)])
+        rows.append([int(row["step"]), row["name"], f"{seconds - before:.1f}"])
         before = seconds
     report.table(["step", "what", "seconds"], rows)
     coded = "n_codewords" in training
@@ -186,5 +186,8 @@ def _add_training(report: Report, run: RunFolder, document: Mapping[str, Any]) -
         }
     )
     report.section("Settings")
-    report.facts({name: str(value) for name, value in training["settings"].items()})
+    settings = training["settings"].items()
+    report.facts(
+        {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in settings}
+    )
     report.text("config.yaml beside this page holds all options; train_classifier.py --config takes it.")
