@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from visionkl.core.errors import DataError, UsageError
 from visionkl.datasets.base import Dataset, Example, OnBadData, check_classes, listing, usable
 from visionkl.datasets.folder import ImageFolder
@@ -147,8 +149,8 @@ def _with_positives(
     train: LabelledPictures, test: LabelledPictures, console: Console
 ) -> tuple[LabelledPictures, LabelledPictures]:
     """Leave out classes that nobody asked for and that no picture shows, as there may be of VOC's twenty."""
-    shown = (train.signs > 0).any(axis=0)
-    absent = [label for label, is_shown in zip(train.classes, shown, strict=True) if not is_shown]
+    shown = np.any(train.signs > 0, axis=0)
+    absent = [label for number, label in enumerate(train.classes) if not shown[number]]
     if not absent or not shown.any():
         return train, test
     console.warn(
