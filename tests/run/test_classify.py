@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.learning.textures import TEXTURES, TINY, texture, write_folder
 from visionkl.learning.classify import ImageClassifier
@@ -69,6 +70,13 @@ def test_broken_pictures_stop_it_or_are_left_out(run, tmp_path):
     code, out, err = run(*arguments, "--on-bad-data", "skip", "--json")
     assert code == 0
     assert [entry["picture"] for entry in json.loads(out)["skipped"]] == [str(bad)]
+
+
+def test_small_pictures_are_warned_of(run, tmp_path):
+    Image.fromarray(texture("lying", 3)[:6]).save(tmp_path / "small.png")
+    code, _, err = run("--model", "textures.safetensors", str(tmp_path / "small.png"), "--quiet")
+    assert code == 0
+    assert "small.png: with 44 × 6 pixels it is too small to be described" in err
 
 
 def test_refusals(run, workbench, capsys):

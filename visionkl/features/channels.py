@@ -35,6 +35,11 @@ class ChannelVectors:
         self.encoders = tuple(encoders)
         self.n_features = sum(len(encoder.get_feature_names_out()) for encoder in encoders)
 
+    def use_threads(self, n_jobs: int | None) -> None:
+        """Set the number of threads; None takes all usable cores."""
+        for encoder in self.encoders:
+            encoder.n_jobs = n_jobs
+
     def blocks(self, pictures: Sequence[Any], block_size: int = 32) -> Iterator[FloatArray]:
         """Encode pictures some at a time: `(block_size or fewer, n_features)`."""
         streams = [encoder.transform_blocks(pictures, block_size) for encoder in self.encoders]

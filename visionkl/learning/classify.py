@@ -183,6 +183,7 @@ class ImageClassifier:
         self, images: Sequence[Any], block_size: int = _PICTURES_A_BLOCK
     ) -> Iterator[npt.NDArray[np.float64]]:
         """Score pictures some at a time, for those who want to see how it goes."""
+        self.learned.vectors.use_threads(self.n_jobs)
         for block in self.learned.vectors.blocks(images, block_size):
             yield self.score_vectors(block)
 

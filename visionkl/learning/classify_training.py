@@ -46,8 +46,8 @@ from visionkl.solvers.rows import Rows
 # for each Gaussian.
 _DESCRIBED = 1000
 _DESCRIPTORS_A_PICTURE, _DESCRIPTORS_A_GAUSSIAN = 100, 1000
-# Vectors that codewords are learned from, for each codeword.
-_VECTORS_A_CODEWORD = 16
+#: Vectors that codewords are learned from, for each codeword.
+VECTORS_A_CODEWORD = 16
 _QUANTIZER_PASSES = 20
 _PICTURES_A_BLOCK = 32
 # To choose the cost, one picture of so many is held out.
@@ -170,7 +170,7 @@ class _Trainer:
     def _sample(self, vectors: ChannelVectors) -> list[int]:
         """Choose the pictures whose vectors codewords are learned from."""
         room = self.max_memory // 2 // (4 * vectors.n_features)
-        wanted = min(_VECTORS_A_CODEWORD * self.settings.n_codewords, room)
+        wanted = min(VECTORS_A_CODEWORD * self.settings.n_codewords, room)
         chosen = self._some_pictures("coded pictures", max(wanted, 1))
         if len(chosen) < 4:
             raise DataError(

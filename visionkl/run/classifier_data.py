@@ -19,6 +19,7 @@ from visionkl.datasets.base import Dataset, Example, OnBadData, check_classes, l
 from visionkl.datasets.folder import ImageFolder
 from visionkl.datasets.labels import LabelledPictures, labelled, pick_listed, split_by_class
 from visionkl.learning.classifier_settings import ClassifierSettings
+from visionkl.learning.classify_training import VECTORS_A_CODEWORD
 from visionkl.run.console import Console, duration_text
 from visionkl.run.memory import bytes_text
 from visionkl.run.training_data import open_voc_splits
@@ -33,7 +34,6 @@ _TEST_SHARE = 0.25
 _DESCRIPTORS_A_SECOND = 1.2e6
 _PRODUCTS_A_SECOND = 4e9
 _DISTANCES_A_SECOND = 3e8
-_VECTORS_A_CODEWORD = 16
 
 
 def open_splits(options: TrainClassifierOptions) -> tuple[Dataset, Dataset]:
@@ -276,6 +276,6 @@ def _seconds(n: int, n_pixels: float, settings: ClassifierSettings) -> float:
     seconds = n_planes * n_descriptors / _DESCRIPTORS_A_SECOND + products / _PRODUCTS_A_SECOND
     if settings.coding == "pq":
         n_codewords = min(settings.n_codewords, n // 2)
-        sample = min(n, _VECTORS_A_CODEWORD * n_codewords)
+        sample = min(n, VECTORS_A_CODEWORD * n_codewords)
         seconds += settings.n_features / 8 * n_codewords * sample / _DISTANCES_A_SECOND
     return seconds

@@ -65,6 +65,8 @@ def classify(options: ClassifyOptions, console: Console) -> dict[str, Any]:
     classifier = _load(options.model)
     classifier.n_jobs = console.jobs
     paths, skipped = readable(paths, options.on_bad_data, console)
+    for path in paths:
+        _warn_if_too_small(path, classifier, console)
     _warm_up(classifier, console)
 
     started = time.monotonic()
@@ -100,6 +102,18 @@ def _load(path: Path) -> ImageClassifier:
     if not isinstance(model, ImageClassifier):
         raise UsageError(f"{path}: this model finds objects; search pictures with it by visionkl detect.")
     return model
+
+
+def _warn_if_too_small(path: Path, classifier: ImageClassifier, console: Console) -> None:
+    from visionkl.core.image import image_size
+
+    width, height = image_size(path)
+    smallest = classifier.settings.smallest_side
+    if min(width, height) < smallest:
+        console.warn(
+            f"{path}: with {width} × {height} pixels it is too small to be described, so its scores mean "
+            f"nothing; sides of {smallest} pixels or more are needed."
+        )
 
 
 def _warm_up(classifier: ImageClassifier, console: Console) -> None:
