@@ -56,6 +56,7 @@ _DEFINED_IN = {
     # learning
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",
+    "ImageClassifier": "visionkl.learning.classify",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

@@ -36,6 +36,7 @@ from visionkl.kernels.fourier import FourierMap as FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap as HomogeneousMap
 from visionkl.kernels.projection import KernelProjection as KernelProjection
 from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
+from visionkl.learning.classify import ImageClassifier as ImageClassifier
 from visionkl.learning.svm import BundleSVC as BundleSVC
 from visionkl.learning.svm import BundleSVR as BundleSVR
 from visionkl.store import load as load

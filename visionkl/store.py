@@ -9,6 +9,9 @@ because it belongs to several models. A checkpoint of training is such a file, t
 same names, and the samples beside it as `positives.0.features` and so on. All replace an older file only once
 they are complete: if the disk is full, the older one stays.
 
+An image classifier is kept in the same way: what its encoders learned as `encoders.0.means` and so on, and
+the weights of its machines.
+
 `load` also takes the published part models in MATLAB files; see `visionkl.interop.voc_dpm`.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,12 +39,14 @@ from visionkl.features.hog import N_CHANNELS
 
 if TYPE_CHECKING:
     from visionkl.detection.plan import TrainingState
+    from visionkl.learning.classify import ImageClassifier
 
 #: Version of the layout described above; raised when an older reader could misunderstand a newer file.
 FORMAT = 1
 
 _KIND = "mixture of deformable part models"
 _CONTEXT = "context rescorer"
+_CLASSIFIER = "image classifier"
 _CHECKPOINT = "checkpoint of training"
 
 _WRITER = f"visionkl {__version__}"
@@ -74,7 +79,7 @@ def load(path: str | Path) -> Any:
 
     Returns
     -------
-    DPMDetector or ContextRescorer
+    DPMDetector, ImageClassifier or ContextRescorer
         As the file says.
 
     Raises
@@ -84,7 +89,7 @@ def load(path: str | Path) -> Any:
     """
     if Path(path).suffix.lower() == ".mat":
         return load_detector(path)
-    builders: dict[str, Build[Any]] = {_KIND: _detector, _CONTEXT: _context}
+    builders: dict[str, Build[Any]] = {_KIND: _detector, _CONTEXT: _context, _CLASSIFIER: _classifier}
     return _read(Path(path), builders)
 
 
@@ -94,7 +99,7 @@ def load_detector(path: str | Path) -> DPMDetector:
         from visionkl.interop.voc_dpm import read_voc_dpm  # SciPy's reader takes long to import
 
         return DPMDetector.from_model(read_voc_dpm(path))
-    return DPMDetector.from_model(read_model(path))
+    return _read(Path(path), {_KIND: _detector})
 
 
 def read_model(path: str | Path) -> MixtureModel:
@@ -166,6 +171,47 @@ def _codebooks(arrays: Arrays) -> Codebooks | None:
     if "codebooks.words" not in arrays:
         return None
     return Codebooks(arrays["codebooks.words"], N_CHANNELS, arrays["codebooks.order"])
+
+
+# -- classifiers ---------------------------------------------------------------------------------------------
+
+
+def save_classifier(classifier: ImageClassifier, path: str | Path) -> None:
+    """Write an image classifier to a `.safetensors` file, as `save` does with a detector's model."""
+    description = {
+        "classes": classifier.classes,
+        "exclusive": classifier.exclusive,
+        "settings": asdict(classifier.settings),
+        "notes": classifier.notes,
+    }
+    learned = classifier.learned
+    arrays: Arrays = {"weights": learned.weights, "bias": learned.bias}
+    for number, encoder in enumerate(learned.vectors.encoders):
+        arrays |= {f"encoders.{number}.{name}": array for name, array in encoder.arrays().items()}
+    _write(path, {"format": FORMAT, "kind": _CLASSIFIER, "written_by": _WRITER, **description}, arrays)
+
+
+def _classifier(description: dict[str, Any], arrays: Arrays) -> ImageClassifier:
+    from visionkl.features.channels import ChannelVectors
+    from visionkl.learning.classifier_settings import ClassifierSettings
+    from visionkl.learning.classify import ImageClassifier, Learned, make_encoders
+
+    settings = ClassifierSettings(**description["settings"])
+    by_encoder: list[Arrays] = [{} for _ in settings.channels]
+    for name, array in arrays.items():
+        owner, _, rest = name.partition(".")
+        if owner == "encoders":
+            number, _, own_name = rest.partition(".")
+            by_encoder[int(number)][own_name] = array
+    learned = Learned(
+        tuple(map(str, description["classes"])),
+        bool(description["exclusive"]),
+        ChannelVectors(make_encoders(settings, by_encoder)),
+        arrays["weights"],
+        arrays["bias"],
+        dict(description["notes"]),
+    )
+    return ImageClassifier.from_parts(settings, learned)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------
@@ -241,19 +287,18 @@ def _read(path: Path, builders: dict[str, Build[Content]]) -> Content:
         raise ModelFileError(f"{path}: a safetensors file, but not written by visionkl.")
     try:
         settings = json.loads(description)
-        if settings["format"] > FORMAT:
-            raise ModelFileError(
-                f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
-                f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
-            )
-        if settings["kind"] not in builders:
-            wanted = " or a ".join(map(repr, builders))
-            raise ModelFileError(f"{path}: the file holds a {settings['kind']!r}, not a {wanted}.")
-        return builders[settings["kind"]](settings, arrays)
-    except ModelFileError:
-        raise
+        newer, builder = settings["format"] > FORMAT, builders.get(settings["kind"])
+        if not newer and builder is not None:
+            return builder(settings, arrays)
     except (KeyError, TypeError, ValueError, IndexError, DataError) as error:
         raise ModelFileError(f"{path}: the description in the file is not consistent ({error!r}).") from None
+    if newer:
+        raise ModelFileError(
+            f"{path}: the file has format {settings['format']}, this version reads up to {FORMAT}; "
+            f"upgrade visionkl (the file was written by {settings.get('written_by', 'a newer one')})."
+        )
+    wanted = " or ".join(map(repr, builders))
+    raise ModelFileError(f"{path}: the file holds {settings['kind']!r}, not {wanted}.")
 
 
 __all__ = [
@@ -265,4 +310,5 @@ __all__ = [
     "read_model",
     "save",
     "save_checkpoint",
+    "save_classifier",
 ]

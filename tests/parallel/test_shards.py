@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visionkl.core.errors import DataError
-from visionkl.parallel.shards import ShardedArrays, write_shard
+from visionkl.parallel.shards import ShardedArrays, map_rows, write_rows, write_shard
 
 RNG = np.random.default_rng(0)
 PICTURES = [
@@ -42,3 +42,37 @@ def test_a_shard_that_was_cut_or_removed_is_named(tmp_path):
 
 def test_a_shard_of_nothing_is_no_problem(tmp_path):
     assert len(write_shard(tmp_path / "a.bin", [], np.uint8)) == 0
+
+
+class TestRows:
+    MATRIX = np.arange(20, dtype=np.float32).reshape(5, 4)
+
+    def blocks_from(self, first, fail_at=None):
+        self.first = first
+        for row in range(first, 5, 2):
+            if row == fail_at:
+                raise KeyboardInterrupt
+            yield self.MATRIX[row : row + 2]
+
+    def test_an_interrupted_matrix_is_gone_on_with(self, tmp_path):
+        path = tmp_path / "rows.bin"
+        with pytest.raises(KeyboardInterrupt):
+            write_rows(path, (5, 4), np.float32, lambda first: self.blocks_from(first, fail_at=2))
+        assert [entry.name for entry in tmp_path.iterdir()] == ["rows.bin.part"]
+        with (tmp_path / "rows.bin.part").open("ab") as file:
+            file.write(b"part of a row")
+        written = write_rows(path, (5, 4), np.float32, self.blocks_from)
+        assert self.first == 2
+        np.testing.assert_array_equal(written, self.MATRIX)
+        assert [entry.name for entry in tmp_path.iterdir()] == ["rows.bin"]
+        assert not written.flags.writeable
+
+    def test_a_matrix_that_is_there_is_not_made_again(self, tmp_path):
+        write_rows(tmp_path / "x", (5, 4), np.float32, self.blocks_from)
+        again = write_rows(tmp_path / "x", (5, 4), np.float32, lambda first: pytest.fail("made again"))
+        np.testing.assert_array_equal(again, self.MATRIX)
+
+    def test_a_file_of_another_size_is_refused(self, tmp_path):
+        write_rows(tmp_path / "x", (5, 4), np.float32, self.blocks_from)
+        with pytest.raises(DataError, match="has 80 bytes instead of 96"):
+            map_rows(tmp_path / "x", (6, 4), np.float32)

@@ -45,7 +45,9 @@ from visionkl.run.train_detector import TrainOptions, main
 from visionkl.run.training_facts import training_facts
 
 ROOT = Path(__file__).resolve().parents[2]
-RECIPES = sorted((ROOT / "models").glob("*.yaml"))
+RECIPES = sorted(
+    path for path in (ROOT / "models").glob("*.yaml") if "visionkl train-detector" in path.read_text()
+)
 
 # -- a trainer that keeps its promises -----------------------------------------------------------------------
 

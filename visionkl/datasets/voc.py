@@ -132,7 +132,7 @@ class VOC(Dataset):
         listed = _labels_by_id(path) if path.is_file() else {}
         if all(example.id in listed for example in self):
             return np.array([listed[example.id] for example in self], dtype=np.int8)
-        return np.array([_image_label(example, label) for example in self], dtype=np.int8)
+        return np.array([image_label(example, label) for example in self], dtype=np.int8)
 
 
 def voc_splits(root: str | Path | None = None, year: str | int | None = None) -> list[str]:
@@ -141,7 +141,8 @@ def voc_splits(root: str | Path | None = None, year: str | int | None = None) ->
     return _plain_splits(folder / "ImageSets" / "Main")
 
 
-def _image_label(example: Example, label: str) -> int:
+def image_label(example: Example, label: str) -> int:
+    """Tell whether a picture shows a class: 1; 0 if only objects marked difficult are there; or -1."""
     objects = example.annotation.of(label)
     if not len(objects):
         return -1

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
 
+from visionkl.core import observer
 from visionkl.core.errors import DataError
+from visionkl.core.observer import Stage
 from visionkl.datasets.base import Example
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.samples import Samples
 from visionkl.detection.settings import TrainingSettings
+
+__all__ = ["Observer", "Stage", "Step", "TrainingState", "plan", "steps_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,39 +37,14 @@ class TrainingState:
     shares: tuple[float, ...] = ()
 
 
-class Stage(Protocol):
-    """Counts the steps of a stage."""
-
-    def advance(self, steps: int = 1) -> None:
-        """Count `steps` more."""
-        ...
-
-
-class Observer:
+class Observer(observer.Observer):
     """Is told how training goes; this one does not care."""
-
-    def stage(self, name: str, total: int | None = None) -> AbstractContextManager[Stage]:
-        """Begin a stage of `total` steps."""
-        return _nothing()
-
-    def record(self, row: dict[str, Any]) -> None:
-        """Take the figures of a step."""
 
     def checkpoint(self, state: TrainingState) -> None:
         """Take the state after a step of the plan."""
 
     def skip(self, example: Example, error: DataError) -> None:
         """Take note of a picture that is left out, because it cannot be read."""
-
-
-class _NoStage:
-    def advance(self, steps: int = 1) -> None:
-        """Count nothing."""
-
-
-@contextmanager
-def _nothing() -> Iterator[Stage]:
-    yield _NoStage()
 
 
 @dataclass(frozen=True)

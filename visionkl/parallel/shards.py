@@ -3,11 +3,16 @@
 A shard is one file of raw numbers and an index that tells where each array of each picture lies. Workers
 write shards independently of each other; readers map them into memory, so that what is held is what is looked
 at, and the operating system lets it go when memory is short.
+
+What has one row of equal length a picture is kept more simply, as one matrix in one file (`write_rows`).
+While it is made, the file grows row by row under a name of its own, so that an interrupted pass goes on with
+the first picture that is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, VisionklError
 from visionkl.core.files import atomic_write
 
 Arrays = Sequence[npt.NDArray[Any]]
@@ -105,3 +110,63 @@ class ShardedArrays:
             raise IndexError(number)
         shard = int(np.searchsorted(self._first, number, side="right")) - 1
         return self.shards[shard][number - int(self._first[shard])]
+
+
+# -- one row a picture ---------------------------------------------------------------------------------------
+
+
+def write_rows(
+    path: str | Path,
+    shape: tuple[int, int],
+    dtype: npt.DTypeLike,
+    blocks_from: Callable[[int], Iterable[npt.NDArray[Any]]],
+) -> npt.NDArray[Any]:
+    """Write a matrix to a file, some rows at a time, and map it into memory.
+
+    A matrix that is there is not made again, and one that was begun is gone on with.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file appears when all rows are there; until then, they are in `<path>.part`.
+    shape : tuple of int
+        Rows and columns.
+    dtype : dtype
+    blocks_from : callable
+        Gives all rows from a row number on, some at a time.
+
+    Returns
+    -------
+    ndarray, shape `shape`
+        Memory-mapped, read-only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "squares.bin"
+    >>> write_rows(path, (3, 1), np.uint8, lambda first: (np.array([[i * i]]) for i in range(first, 3)))
+    array([[0],
+           [1],
+           [4]], dtype=uint8)
+    """
+    path, dtype = Path(path), np.dtype(dtype)
+    row_bytes = shape[1] * dtype.itemsize
+    if not path.is_file():
+        growing = path.with_name(f"{path.name}.part")
+        n_there = growing.stat().st_size // row_bytes if growing.is_file() else 0
+        try:
+            with growing.open("ab") as file:
+                file.truncate(n_there * row_bytes)  # an interrupt may have left part of a row
+                for block in blocks_from(n_there):
+                    file.write(np.ascontiguousarray(block, dtype=dtype).data)
+                    file.flush()
+        except OSError as error:
+            raise VisionklError(f"{growing}: cannot be written ({error.strerror or error}).") from None
+        os.replace(growing, path)
+    return map_rows(path, shape, dtype)
+
+
+def map_rows(path: str | Path, shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Map a matrix that `write_rows` wrote into memory."""
+    shard = Shard(Path(path), np.dtype(dtype).str, (((shape),),))
+    return shard[0][0]

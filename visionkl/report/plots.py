@@ -253,6 +253,43 @@ def plot_bars(columns: Mapping[str, Mapping[Any, float]]) -> Figure:
     return figure
 
 
+def plot_confusion(counts: npt.ArrayLike, classes: Sequence[str]) -> Figure:
+    """Plot which classes are taken for which.
+
+    Parameters
+    ----------
+    counts : array_like of int, shape (n, n)
+        Pictures by their class (rows) and the class they were given to (columns).
+    classes : sequence of str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> figure = plot_confusion([[3, 1], [0, 4]], ["cat", "dog"])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['3', '1', '4']
+    """
+    matrix = np.asarray(counts, dtype=float)
+    n = len(classes)
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    side = min(max(0.3 * n, 1.5), 8.0)
+    figure = new_figure(side + 1.6, side + 1.2, layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    font_size = 8 if n <= 40 else 5
+    axes.set_xticks(range(n), list(classes), rotation=90, fontsize=font_size)
+    axes.set_yticks(range(n), list(classes), fontsize=font_size)
+    axes.set(xlabel="given to", ylabel="is")
+    for row, column in zip(*np.nonzero(matrix), strict=True) if n <= 40 else ():
+        ink = "white" if shares[row, column] > 0.6 else "black"
+        text = f"{matrix[row, column]:.0f}"
+        axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=7)
+    return figure
+
+
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
     """Make a figure of so many inches that belongs to no window and to no global list."""
     figure = Figure(figsize=(width, height), dpi=100, **settings)

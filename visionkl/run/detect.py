@@ -91,7 +91,7 @@ def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
     from visionkl.core.files import writable_folder
     from visionkl.core.image import read_image
     from visionkl.detection.detector import detect_all
-    from visionkl.run.pictures import find_pictures, picture_ids
+    from visionkl.run.pictures import find_pictures, picture_ids, readable
 
     _check_usage(options)
     paths = find_pictures(options.inputs, recursive=options.recursive)
@@ -101,7 +101,8 @@ def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
     _check_outputs(options, pictures)
     if options.out is not None:
         writable_folder(options.out)
-    pictures, skipped = _readable(pictures, options.on_bad_data, console)
+    sound, skipped = readable(paths, options.on_bad_data, console)
+    pictures = [picture for picture in pictures if picture.path in set(sound)]
     _warm_up(detectors, console)
 
     started = time.monotonic()
@@ -174,31 +175,6 @@ def _check_outputs(options: DetectOptions, pictures: Sequence[Picture]) -> None:
                     f"--out {options.out} would overwrite the picture {_drawing_path(options.out, picture)}; "
                     "choose another folder."
                 )
-
-
-def _readable(
-    pictures: Sequence[Picture], on_bad_data: str, console: Console
-) -> tuple[list[Picture], list[dict[str, str]]]:
-    """Decode every picture once: little beside detection, and no surprise in the middle."""
-    from visionkl.core.image import read_image
-
-    readable, skipped = [], []
-    for picture in console.track(pictures, "checking pictures"):
-        try:
-            read_image(picture.path)
-            readable.append(picture)
-        except DataError as error:
-            skipped.append({"picture": str(picture.path), "reason": str(error)})
-    if skipped and on_bad_data == "stop":
-        others = f" (and {len(skipped) - 1} more like it)" if len(skipped) > 1 else ""
-        for bad in skipped[1:]:
-            console.warn(bad["reason"])
-        raise DataError(f"{skipped[0]['reason'].rstrip('.')}{others}; --on-bad-data skip goes on without it.")
-    for bad in skipped:
-        console.warn(f"{bad['reason'].rstrip('.')}; skipped.")
-    if not readable:
-        raise DataError(f"none of the {len(pictures)} pictures can be read.")
-    return readable, skipped
 
 
 def _warm_up(detectors: Sequence[DPMDetector], console: Console) -> None:

@@ -25,6 +25,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "visionkl.run.train_context",
         "learn to rescore detections by what else was found",
     ),
+    "train-classifier": (
+        "visionkl.run.train_classifier",
+        "train an image classifier, score it, and write a report",
+    ),
+    "classify": ("visionkl.run.classify", "tell what pictures show"),
     "sample": ("visionkl.run.make_sample", "generate a small data set to try things out with"),
 }
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from visionkl.run.console import Console, run_command
 
+#: Where commands that are told nothing look for the sample set.
+SAMPLE_FOLDER = Path("datasets/sample")
+
 
 @dataclass(frozen=True)
 class SampleOptions:
@@ -34,7 +37,7 @@ class SampleOptions:
         Another seed gives other pictures.
     """
 
-    out: Path = Path("datasets/sample")
+    out: Path = SAMPLE_FOLDER
     n_train: int = 240
     n_val: int = 160
     n_test: int = 120
@@ -64,3 +67,12 @@ def sample(options: SampleOptions, console: Console) -> dict[str, Any]:
     console.result(f"{folder}: " + ", ".join(f"{n} pictures in {split}" for split, n in counts.items()))
     console.note(f"take stock of it with: visionkl inspect-data {folder}")
     return {"folder": str(folder), "pictures": counts}
+
+
+def generate_if_missing(data: Path | None, console: Console) -> None:
+    """Generate the sample set if it is what a command is to work on, and is not there yet."""
+    if data == SAMPLE_FOLDER and not SAMPLE_FOLDER.exists():
+        from visionkl.datasets.sample import make_sample_set
+
+        console.note("generating the sample set, some seconds ...")
+        make_sample_set(SAMPLE_FOLDER, n_jobs=console.jobs)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from visionkl.core.errors import DataError
 from visionkl.core.image import PICTURE_SUFFIXES
+from visionkl.run.console import Console
 
 
 def find_pictures(arguments: Iterable[str], *, recursive: bool = False) -> list[Path]:
@@ -69,6 +70,45 @@ def picture_ids(paths: Sequence[Path]) -> list[str]:
         taken.add(chosen)
         ids.append(chosen)
     return ids
+
+
+def readable(
+    paths: Sequence[Path], on_bad_data: str, console: Console
+) -> tuple[list[Path], list[dict[str, str]]]:
+    """Decode every picture once: little beside what follows, and no surprise in the middle.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    on_bad_data : {"stop", "skip"}
+        Whether to complain of pictures that cannot be read, or to leave them out.
+    console : Console
+
+    Returns
+    -------
+    readable : list of Path
+    skipped : list of dict
+        Path and reason of those that were left out.
+    """
+    from visionkl.core.image import read_image
+
+    good, skipped = [], []
+    for path in console.track(paths, "checking pictures"):
+        try:
+            read_image(path)
+            good.append(path)
+        except DataError as error:
+            skipped.append({"picture": str(path), "reason": str(error)})
+    if skipped and on_bad_data == "stop":
+        others = f" (and {len(skipped) - 1} more like it)" if len(skipped) > 1 else ""
+        for bad in skipped[1:]:
+            console.warn(bad["reason"])
+        raise DataError(f"{skipped[0]['reason'].rstrip('.')}{others}; --on-bad-data skip goes on without it.")
+    for bad in skipped:
+        console.warn(f"{bad['reason'].rstrip('.')}; skipped.")
+    if not good:
+        raise DataError(f"none of the {len(paths)} pictures can be read.")
+    return good, skipped
 
 
 def looks_like_picture_argument(argument: str) -> bool:

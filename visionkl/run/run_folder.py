@@ -1,12 +1,14 @@
 """The folder of a training run: everything that was asked for, was measured and came out, and how to go on.
 
     config.yaml             all options, as --config takes them
-    environment.json        versions, cores, the command line
+    environment.json        versions, cores, the command and its command line
     log.txt                 what was said, with the time
     metrics.csv             one row for each round of training
-    checkpoint.safetensors  where training stands after each step of its plan, until the run is finished
-    <category>.safetensors  the model
-    comp3_det_*.txt, evaluation.json, plots/, report.html
+    checkpoint.safetensors  where the training of a detector stands after each step, until it is finished
+    work/                   what the steps of training leave for later ones; removed in the end
+    <category>.safetensors  the model; that of a classifier is classifier.safetensors
+    comp3_det_*.txt         what a detector found; of a classifier, scores_<split>.csv
+    evaluation.json, plots/, report.html
 
 A folder is made new for each run and never overwritten. The report comes last: a run without one is
 unfinished, and `--resume` goes on with it. A file is either whole or not there.
@@ -33,7 +35,8 @@ from visionkl._version import __version__
 from visionkl.backend.threads import usable_cores
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import fresh_folder, write_whole
-from visionkl.detection.plan import Observer, Stage, TrainingState
+from visionkl.core.observer import Observer, Stage
+from visionkl.detection import plan
 from visionkl.run.console import Console, duration_text
 from visionkl.run.memory import peak_memory
 from visionkl.store import read_checkpoint, save_checkpoint
@@ -55,6 +58,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.config = path / "config.yaml"
+        self.environment = path / "environment.json"
         self.log = path / "log.txt"
         self.metrics = path / "metrics.csv"
         self.checkpoint = path / "checkpoint.safetensors"
@@ -64,12 +68,13 @@ class RunFolder:
         self.work = path / "work"
 
     @classmethod
-    def start(cls, path: Path, config: Mapping[str, Any]) -> RunFolder:
+    def start(cls, path: Path, config: Mapping[str, Any], command: str) -> RunFolder:
         """Make a new folder, a number appended if the name is taken, and write down what is asked for."""
         run = cls(fresh_folder(path))
         text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
         write_whole(run.config, f"# visionkl {__version__}; --config takes this file\n{text}")
-        write_whole(run.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        facts = {"run_by": command, **environment()}
+        write_whole(run.environment, json.dumps(facts, indent=2) + "\n")
         return run
 
     @classmethod
@@ -89,13 +94,22 @@ class RunFolder:
         return run
 
     @classmethod
-    def newest_unfinished(cls, parent: Path) -> RunFolder:
-        """Find the run among the folders in `parent` that was begun last and is not finished."""
+    def newest_unfinished(cls, parent: Path, command: str) -> RunFolder:
+        """Find the run of a command in `parent` that was begun last and is not finished."""
         configs = sorted(parent.glob("*/config.yaml"), key=lambda path: path.stat().st_mtime)
-        unfinished = [run for run in (cls(path.parent) for path in configs) if not run.finished]
+        runs = [cls(path.parent) for path in configs]
+        unfinished = [run for run in runs if not run.finished and run.command == command]
         if not unfinished:
             raise DataError(f"{parent}: there is no unfinished run in this folder; name one after --resume.")
         return unfinished[-1]
+
+    @property
+    def command(self) -> str | None:
+        """The command whose run it is; None if the folder does not say."""
+        try:
+            return json.loads(self.environment.read_text(encoding="utf-8"))["run_by"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     @property
     def finished(self) -> bool:
@@ -112,8 +126,8 @@ class RunFolder:
         """Where the model goes."""
         return self.path / f"{label}.safetensors"
 
-    def state(self) -> TrainingState | None:
-        """Where training stood when it was left; None before the first step was done."""
+    def state(self) -> plan.TrainingState | None:
+        """Where the training of a detector stood when it was left; None before the first step was done."""
         return read_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
 
     def rows(self) -> list[dict[str, str]]:
@@ -198,12 +212,12 @@ class RunObserver(Observer):
         about = {"step": step, "name": self._name(), "seconds": round(self.seconds, 1), "memory_mb": memory}
         self.rows.append({**about, **row, **about})  # our own columns win
         self.run.write_rows(self.rows)
-        self.console.note("  " + ", ".join(f"{name} {_figure(value)}" for name, value in row.items()))
+        if row:
+            self.console.note("  " + ", ".join(f"{name} {_figure(value)}" for name, value in row.items()))
 
-    def checkpoint(self, state: TrainingState) -> None:
-        """Keep the state, and say how far training is."""
-        save_checkpoint(state, self.run.checkpoint)
-        self.n_done = state.n_done
+    def done(self, n_done: int) -> None:
+        """Say how far training is."""
+        self.n_done = n_done
         done_now = self.n_done - self._n_before
         left = len(self.steps) - self.n_done
         if left > 0 and done_now > 0:
@@ -220,6 +234,15 @@ class RunObserver(Observer):
 
     def _position(self) -> str:
         return f"{min(self.n_done + 1, len(self.steps))}/{len(self.steps)}"
+
+
+class DetectorObserver(RunObserver, plan.Observer):
+    """Keeps the state of a detector's training, too."""
+
+    def checkpoint(self, state: plan.TrainingState) -> None:
+        """Keep the state, and say how far training is."""
+        save_checkpoint(state, self.run.checkpoint)
+        self.done(state.n_done)
 
 
 def _figure(value: Any) -> str:

@@ -15,17 +15,18 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visionkl._version import __version__
-from visionkl.core.errors import DataError, DeviceError, UsageError
+from visionkl.core.errors import DeviceError
 from visionkl.detection.settings import TrainingSettings
 from visionkl.run.console import Console, duration_text, run_command
+from visionkl.run.make_sample import SAMPLE_FOLDER, generate_if_missing
 from visionkl.run.memory import parse_bytes
+from visionkl.run.resume import NEWEST, config_of, going_on_later, reopen
 
 if TYPE_CHECKING:
     from visionkl.datasets.voc import VOC
@@ -36,13 +37,9 @@ if TYPE_CHECKING:
     from visionkl.run.training_facts import TrainingFacts
 
 #: What is trained when nothing is asked for.
-SAMPLE_FOLDER = Path("datasets/sample")
 SAMPLE_CATEGORY = "digger"
 
-_NEWEST = "newest"
-
-# Options that say nothing about the model: a run may go on with others.
-_FREE = frozenset({"resume", "device", "config", "jobs", "json", "quiet", "debug"})
+_COMMAND = "train_detector"
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class TrainOptions:
     val_split: str | None = None
     category: str | None = None
     out: Path | None = None
-    resume: str | None = field(default=None, metadata={"bare": _NEWEST})
+    resume: str | None = field(default=None, metadata={"bare": NEWEST})
     max_memory: str = "8G"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dry_run: bool = False
@@ -99,7 +96,7 @@ class TrainOptions:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
-    return run_command(TrainOptions, train_detector, argv, name="train_detector")
+    return run_command(TrainOptions, train_detector, argv, name=_COMMAND)
 
 
 def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
@@ -111,8 +108,11 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     _check_device(options.device)
     run: RunFolder | None = None
     if options.resume is not None:
-        options, run = _reopen(options, console)
-    options = _completed(options, console)
+        device = options.device
+        options, run = reopen(options, console, _COMMAND)
+        options = dataclasses.replace(options, device=device)
+    options = _completed(options)
+    generate_if_missing(options.data, console)
     max_memory = parse_bytes(options.max_memory)
 
     train_set, val_set, label = open_splits(options)
@@ -124,13 +124,16 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
         return {"visionkl": __version__, **facts.to_dict()}
 
     if run is None:
-        config = _config(options, train_set, val_set, label)
-        run = RunFolder.start(options.out or Path("runs") / f"train-{label}", config)
+        chosen = dataclasses.replace(
+            options, train_split=train_set.split, val_split=val_set.split, category=label
+        )
+        folder = options.out or Path("runs") / f"train-{label}"
+        run = RunFolder.start(folder, config_of(chosen), _COMMAND)
     console.log = run.log
     console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
-    with _going_on_later(run, console):
+    with going_on_later(run, console, run.checkpoint.is_file):
         model, cost = _train(data, options.settings, max_memory, run, console)
         result, model = _evaluate(model, val_set, run, console)
         document = _document(options, run, train_set, facts, model, result, cost)
@@ -150,64 +153,16 @@ def _check_device(device: str) -> None:
         )
 
 
-def _completed(options: TrainOptions, console: Console) -> TrainOptions:
-    """Take the sample set if nothing else is asked for, and generate it if it is not there yet."""
+def _completed(options: TrainOptions) -> TrainOptions:
+    """Take the sample set if nothing else is asked for."""
     if options.data is None and options.category is None:
-        options = dataclasses.replace(
+        return dataclasses.replace(
             options,
             data=SAMPLE_FOLDER,
             category=SAMPLE_CATEGORY,
             val_split=options.val_split or "test",
         )
-    if options.data == SAMPLE_FOLDER and not SAMPLE_FOLDER.exists():
-        from visionkl.datasets.sample import make_sample_set
-
-        console.note("generating the sample set, some seconds ...")
-        make_sample_set(SAMPLE_FOLDER, n_jobs=console.jobs)
     return options
-
-
-def _reopen(options: TrainOptions, console: Console) -> tuple[TrainOptions, RunFolder]:
-    """Open the run to go on with, and take its options; others than these are refused."""
-    from visionkl.run.options import parse
-    from visionkl.run.run_folder import RunFolder
-
-    for name in ("out", "dry_run"):
-        if name in console.given:
-            raise UsageError(f"--{name.replace('_', '-')} means nothing with --resume; leave it out.")
-    run = (
-        RunFolder.newest_unfinished(Path("runs"))
-        if options.resume == _NEWEST
-        else RunFolder.reopen(Path(options.resume or ""))
-    )
-    try:
-        theirs, _, _ = parse(TrainOptions, ["--config", str(run.config)], name="train_detector")
-    except UsageError as error:
-        raise DataError(f"{run.config}: the settings of this run cannot be read ({error}).") from None
-    asked, there = _flat(options), _flat(theirs)
-    for name in sorted(console.given - _FREE):
-        if asked[name] != there[name]:
-            raise UsageError(
-                f"{run.path}: this run was begun with {name} {there[name]}, not {asked[name]}; leave the "
-                f"option out to go on with it, or leave --resume out to train anew."
-            )
-    return dataclasses.replace(theirs, device=options.device), run
-
-
-def _flat(options: TrainOptions) -> dict[str, Any]:
-    values = dataclasses.asdict(options)
-    settings = values.pop("settings")
-    return {**values, **settings}
-
-
-def _config(options: TrainOptions, train_set: VOC, val_set: VOC, label: str) -> dict[str, Any]:
-    """All options with the choices that were made, as `--config` takes them."""
-    chosen = dataclasses.replace(
-        options, train_split=train_set.split, val_split=val_set.split, category=label
-    )
-    values = _flat(chosen)
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
-    return {name: value for name, value in plain.items() if name not in ("out", "resume", "dry_run")}
 
 
 # -- training ------------------------------------------------------------------------------------------------
@@ -222,14 +177,14 @@ def _train(
 ) -> tuple[MixtureModel, dict[str, float]]:
     """Train from where the run stands; the model, and what time and memory it took."""
     from visionkl.detection import plan, training
-    from visionkl.run.run_folder import RunObserver
+    from visionkl.run.run_folder import DetectorObserver
 
     state = run.state()
     steps = plan.plan(settings)
     if state is not None:
         console.note(f"going on after step {state.n_done} of {len(steps)}")
     run.work.mkdir(exist_ok=True)
-    observer = RunObserver(run, console, steps, state.n_done if state is not None else 0)
+    observer = DetectorObserver(run, console, steps, state.n_done if state is not None else 0)
     model = training.train_on(
         data,
         settings,
@@ -241,18 +196,6 @@ def _train(
     )
     console.note(f"trained in {duration_text(observer.seconds)}: {model}")
     return model, {"seconds": round(observer.seconds, 1), "peak_bytes": observer.peak_bytes}
-
-
-@contextmanager
-def _going_on_later(run: RunFolder, console: Console) -> Iterator[None]:
-    """Say, whatever goes wrong, how the run goes on."""
-    try:
-        yield
-    except BaseException as error:
-        console.keep(f"stopped: {error!r}")
-        kept = "what was learned is kept" if run.checkpoint.is_file() else "nothing was learned yet"
-        console.warn(f"the run is not finished; {kept}, and --resume {run.path} goes on with it.")
-        raise
 
 
 def _evaluate(

@@ -6,10 +6,11 @@ in an hour.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visionkl.core.errors import DataError, UsageError
-from visionkl.datasets.base import Dataset, check_classes, listing
+from visionkl.datasets.base import Dataset, OnBadData, check_classes, listing
 from visionkl.datasets.voc import VOC, voc_splits
 from visionkl.detection.objects import TrainingData, collect
 from visionkl.detection.settings import TrainingSettings
@@ -22,18 +23,10 @@ if TYPE_CHECKING:
 
 def open_splits(options: TrainOptions) -> tuple[VOC, VOC, str]:
     """Open the pictures to learn from and to score on, and settle the class."""
-    there = voc_splits(options.data, options.year)
-    train_split = options.train_split or ("trainval" if "train" not in there else "train")
-    rest = ["test"] if train_split == "trainval" else ["val", "test"]
-    val_split = options.val_split or next((name for name in rest if name in there), None)
-    if val_split is None:
-        raise UsageError(
-            f"there is no split to score on beside {train_split}; name one with --val-split "
-            f"(there is {listing(there)})."
-        )
-    policy: Literal["raise", "skip"] = "skip" if options.on_bad_data == "skip" else "raise"
-    train_set = VOC(options.data, options.year, train_split, on_bad_data=policy)
-    val_set = VOC(options.data, options.year, val_split, on_bad_data=policy)
+    policy: OnBadData = "skip" if options.on_bad_data == "skip" else "raise"
+    train_set, val_set = open_voc_splits(
+        options.data, options.year, options.train_split, options.val_split, policy
+    )
     label = options.category
     if label is None:
         if len(train_set.classes) != 1:
@@ -45,6 +38,28 @@ def open_splits(options: TrainOptions) -> tuple[VOC, VOC, str]:
     if any(letter in label for letter in "/\\\0"):
         raise UsageError(f"the class {label!r} cannot be the name of a file; rename it in the annotations.")
     return train_set, val_set, label
+
+
+def open_voc_splits(
+    data: Path | None,
+    year: str | None,
+    train_split: str | None,
+    val_split: str | None,
+    on_bad_data: OnBadData,
+) -> tuple[VOC, VOC]:
+    """Open the pictures to learn from and to score on; unnamed splits are chosen by what is there."""
+    there = voc_splits(data, year)
+    train_split = train_split or ("trainval" if "train" not in there else "train")
+    rest = ["test"] if train_split == "trainval" else ["val", "test"]
+    val_split = val_split or next((name for name in rest if name in there), None)
+    if val_split is None:
+        raise UsageError(
+            f"there is no split to score on beside {train_split}; name one with --val-split "
+            f"(there is {listing(there)})."
+        )
+    return VOC(data, year, train_split, on_bad_data=on_bad_data), VOC(
+        data, year, val_split, on_bad_data=on_bad_data
+    )
 
 
 def read_objects(dataset: Dataset, label: str, settings: TrainingSettings, console: Console) -> TrainingData:

@@ -1,0 +1,281 @@
+"""The pictures of a classifier's run: which to learn from, which to score on, and whether they are sound.
+
+Everything is decoded once before training starts, so that a picture that cannot be read, or that is too small
+to be described, is known now and not in an hour.
+
+The guess of the time is rough, and meant to tell minutes from hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from visionkl.core.errors import DataError, UsageError
+from visionkl.datasets.base import Dataset, Example, OnBadData, check_classes, listing, usable
+from visionkl.datasets.folder import ImageFolder
+from visionkl.datasets.labels import LabelledPictures, labelled, pick_listed, split_by_class
+from visionkl.learning.classifier_settings import ClassifierSettings
+from visionkl.learning.classify_training import VECTORS_A_CODEWORD
+from visionkl.run.console import Console, duration_text
+from visionkl.run.memory import bytes_text
+from visionkl.run.training_data import open_voc_splits
+
+if TYPE_CHECKING:
+    from visionkl.run.train_classifier import TrainClassifierOptions
+
+_TEST_SHARE = 0.25
+
+# What a core of a machine of 2020 or later does in a second: descriptors of a plane; products of a descriptor
+# with a principal component of a Gaussian; distances of a number to a codeword's.
+_DESCRIPTORS_A_SECOND = 1.2e6
+_PRODUCTS_A_SECOND = 4e9
+_DISTANCES_A_SECOND = 3e8
+
+
+def open_splits(options: TrainClassifierOptions) -> tuple[Dataset, Dataset]:
+    """Open the pictures to learn from and to score on."""
+    root = options.data
+    if root is None or not root.is_dir():
+        raise DataError(
+            f"{root}: there is no such folder; --data takes a folder of classes, or a VOCdevkit folder."
+        )
+    policy: OnBadData = "skip" if options.on_bad_data == "skip" else "raise"
+    if _is_voc(root):
+        if options.test_share is not None:
+            raise UsageError("--test-share is for folders of classes; VOC data have lists: see --val-split.")
+        return open_voc_splits(root, options.year, options.train_split, options.val_split, policy)
+    if options.year is not None:
+        raise UsageError(f"--year is for VOC data; {root} is none: there is no ImageSets in it.")
+    given = options.train_split, options.val_split
+    if given == (None, None):
+        there = {entry.name for entry in root.iterdir() if entry.is_dir()}
+        scored = next((name for name in ("val", "test") if name in there), None)
+        if there <= {"train", "val", "test"} and "train" in there and scored:
+            given = "train", scored
+        else:
+            return split_by_class(
+                _with_classes(ImageFolder(root, on_bad_data=policy)), _share(options), options.settings.seed
+            )
+    if options.test_share is not None:
+        raise UsageError(
+            "--test-share sets pictures aside where no splits are given; leave one or the other out."
+        )
+    if None in given:
+        raise UsageError("of a folder of classes, give both --train-split and --val-split, or neither.")
+    train_set, test_set = (_folder_split(root, str(name), policy) for name in given)
+    unknown = [name for name in test_set.classes if name not in train_set.classes]
+    if unknown:
+        raise DataError(
+            f"{test_set.name}: there is nothing to learn the class {unknown[0]!r} from in {train_set.name}."
+        )
+    return train_set, Dataset(test_set.name, train_set.classes, list(test_set), on_bad_data=policy)
+
+
+def _share(options: TrainClassifierOptions) -> float:
+    share = _TEST_SHARE if options.test_share is None else options.test_share
+    if not 0 < share < 1:
+        raise UsageError(f"--test-share must be a number above 0 and below 1, not {share:g}.")
+    return share
+
+
+def _is_voc(root: Path) -> bool:
+    from visionkl.datasets.voc import voc_splits
+
+    try:
+        voc_splits(root)
+    except DataError:
+        return False
+    except UsageError:  # several years, or none of those that were asked for
+        return True
+    return True
+
+
+def _folder_split(root: Path, name: str, policy: OnBadData) -> Dataset:
+    """Take a folder inside the folder; or the pictures that a text file lists, there or anywhere."""
+    if (root / name).is_dir():
+        return _with_classes(ImageFolder(root / name, on_bad_data=policy))
+    for path in (root / name, root / f"{name}.txt", Path(name)):
+        if path.is_file():
+            return pick_listed(_with_classes(ImageFolder(root, on_bad_data=policy)), path)
+    raise UsageError(f"there is no folder {root / name}, no list {root / name}.txt, and no list {name}.")
+
+
+def _with_classes(dataset: ImageFolder) -> ImageFolder:
+    if not dataset.classes:
+        raise DataError(
+            f"{dataset[0].path.parent}: the pictures lie in this folder itself, without classes; put those "
+            "of each class into a folder of its own."
+        )
+    return dataset
+
+
+# -- reading -------------------------------------------------------------------------------------------------
+
+
+def read_pictures(
+    train_set: Dataset, test_set: Dataset, options: TrainClassifierOptions, console: Console
+) -> tuple[LabelledPictures, LabelledPictures, float]:
+    """Decode all pictures and read all labels; leave bad ones out, or stop. Also tells how many pixels."""
+    classes = check_classes(train_set.name, options.category or train_set.classes, train_set.classes)
+    total = 0.0
+    both = []
+    for dataset in (train_set, test_set):
+        good, n_pixels = _sound(dataset, options.settings, console)
+        total += n_pixels
+        if len(good) < len(dataset):
+            dataset = Dataset(dataset.name, dataset.classes, good)
+        both.append(labelled(dataset, classes))
+    train, test = both
+    if not options.category and not train.exclusive:
+        train, test = _with_positives(train, test, console)
+    train.check_learnable()
+    if not len(test):
+        raise DataError(f"{test.name}: there are no pictures of these classes to score on.")
+    seen = {example.path for example in train.pictures}
+    n_seen = sum(example.path in seen for example in test.pictures)
+    if n_seen:
+        console.warn(
+            f"{n_seen} of the {len(test)} pictures to score on are also learned from: the score will flatter "
+            "the classifier."
+        )
+    return train, test, total
+
+
+def _with_positives(
+    train: LabelledPictures, test: LabelledPictures, console: Console
+) -> tuple[LabelledPictures, LabelledPictures]:
+    """Leave out classes that nobody asked for and that no picture shows, as there may be of VOC's twenty."""
+    shown = np.any(train.signs > 0, axis=0)
+    absent = [label for number, label in enumerate(train.classes) if not shown[number]]
+    if not absent or not shown.any():
+        return train, test
+    console.warn(
+        f"{train.name}: no picture shows {listing(absent)}, which cannot be learned and is left out."
+    )
+    classes = tuple(label for label in train.classes if label not in absent)
+    first, second = (replace(data, classes=classes, signs=data.signs[:, shown]) for data in (train, test))
+    return first, second
+
+
+def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> tuple[list[Example], float]:
+    """List the pictures that can be decoded and are large enough; count their pixels."""
+    good: list[Example] = []
+    n_pixels = 0.0
+    with console.progress("checking", len(dataset)) as progress:
+
+        def leave_out(example: Example, error: DataError) -> None:
+            console.warn(f"left out: {error}")
+            progress.advance()
+
+        for example, image in usable(dataset, on_skip=leave_out):
+            height, width = image.shape[:2]
+            if min(height, width) < settings.smallest_side:
+                error = DataError(
+                    f"{example.path}: with {width} × {height} pixels the picture is too small to be "
+                    f"described; sides of {settings.smallest_side} pixels or more are needed."
+                )
+                if dataset.on_bad_data == "raise":
+                    raise error
+                leave_out(example, error)
+                continue
+            good.append(example)
+            n_pixels += height * width
+            progress.advance()
+    if not good:
+        raise DataError(f"{dataset.name}: not one of its {len(dataset)} pictures can be used.")
+    return good, n_pixels
+
+
+# -- facts ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassifierFacts:
+    """What training has to work with.
+
+    Parameters
+    ----------
+    dataset, scored_on : str
+    n_train, n_test : int
+        Pictures.
+    classes : dict of str to int
+        Pictures to learn from that show each class.
+    n_features : int
+        Length of a picture's vector.
+    float_bytes, code_bytes : int
+        Vectors of all pictures to learn from, and their codes.
+    seconds_guessed : float
+    """
+
+    dataset: str
+    scored_on: str
+    n_train: int
+    n_test: int
+    classes: dict[str, int]
+    n_features: int
+    float_bytes: int
+    code_bytes: int
+    seconds_guessed: float
+
+    def summary(self) -> str:
+        """Say in a line what there is to learn from."""
+        counts = listing([f"{label} {n}" for label, n in self.classes.items()], most=20)
+        return f"{self.dataset}: {self.n_train} pictures of {len(self.classes)} classes ({counts})"
+
+    def text(self) -> str:
+        """Say what training has to work with, and what it may take."""
+        return "\n".join(
+            [
+                self.summary(),
+                f"to score on: {self.scored_on}, {self.n_test} pictures",
+                f"vectors of {self.n_features} numbers: {bytes_text(self.float_bytes)} in all, "
+                f"{bytes_text(self.code_bytes)} as codes",
+                f"time: roughly {duration_text(self.seconds_guessed)}",
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Turn it into plain values, for JSON."""
+        return asdict(self)
+
+
+def classifier_facts(
+    train: LabelledPictures,
+    test: LabelledPictures,
+    n_pixels: float,
+    settings: ClassifierSettings,
+    n_jobs: int,
+) -> ClassifierFacts:
+    """Put together what is known of the data, and guess memory and time."""
+    n, d = len(train), settings.n_features
+    code = 1 if settings.n_codewords <= 256 else 2
+    return ClassifierFacts(
+        train.name,
+        test.name,
+        n,
+        len(test),
+        {label: int((column > 0).sum()) for label, column in zip(train.classes, train.signs.T, strict=True)},
+        d,
+        4 * n * d,
+        code * n * -(-d // settings.block_size),
+        _seconds(n, n_pixels, settings) / max(n_jobs, 1),
+    )
+
+
+def _seconds(n: int, n_pixels: float, settings: ClassifierSettings) -> float:
+    """Guess how long one core would take."""
+    n_descriptors = n_pixels * len(settings.bin_sizes) / settings.step**2
+    n_planes = sum(1 if channel == "grey" else 3 for channel in settings.channels)
+    # Gaussians are learned from a thousand descriptors each, in some tens of passes.
+    gaussians = settings.n_gaussians * settings.n_pca
+    products = len(settings.channels) * gaussians * (n_descriptors + 30_000 * settings.n_gaussians)
+    seconds = n_planes * n_descriptors / _DESCRIPTORS_A_SECOND + products / _PRODUCTS_A_SECOND
+    if settings.coding == "pq":
+        n_codewords = min(settings.n_codewords, n // 2)
+        sample = min(n, VECTORS_A_CODEWORD * n_codewords)
+        seconds += settings.n_features / 8 * n_codewords * sample / _DISTANCES_A_SECOND
+    return seconds
