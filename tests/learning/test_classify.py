@@ -189,7 +189,7 @@ class TestFile:
 
     def test_detectors_and_classifiers_are_not_mistaken_for_each_other(self, classifier, tmp_path):
         classifier.save(tmp_path / "c.safetensors")
-        with pytest.raises(ModelFileError, match="holds a 'image classifier', not a 'mixture"):
+        with pytest.raises(ModelFileError, match="holds 'image classifier', not 'mixture"):
             read_model(tmp_path / "c.safetensors")
 
     @pytest.mark.parametrize(

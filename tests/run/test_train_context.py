@@ -138,7 +138,7 @@ def test_as_a_script(found):
             3,
             "no results files for this split",
         ),
-        ([*DATA, "--model", "found/c.safetensors"], 3, "holds a 'context rescorer', not a 'mixture of"),
+        ([*DATA, "--model", "found/c.safetensors"], 3, "holds 'context rescorer', not 'mixture of"),
     ],
 )
 def test_a_sentence_and_no_file(found, capsys, arguments, code, sentence):
