@@ -159,7 +159,7 @@ def test_detectors_and_context_are_not_mistaken_for_each_other(tmp_path):
     assert isinstance(load_detector(tmp_path / "m.safetensors"), DPMDetector)
     with pytest.raises(ModelFileError, match=r"c\.safetensors: .* 'context rescorer', not 'mixture"):
         load_detector(tmp_path / "c.safetensors")
-    with pytest.raises(ModelFileError, match=r"m\.safetensors: .* not a 'context rescorer'"):
+    with pytest.raises(ModelFileError, match=r"m\.safetensors: .* not 'context rescorer'"):
         read_context(tmp_path / "m.safetensors")
 
 

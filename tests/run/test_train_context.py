@@ -168,7 +168,7 @@ def test_a_context_of_other_classes_is_refused(found, capsys):
     assert not Path("runs").exists()
     code, _, err = score(capsys, *DATA, "--from-results", "found", "--context", "ring.safetensors")
     assert code == 3
-    assert "not a 'context rescorer'" in err
+    assert "not 'context rescorer'" in err
 
 
 def test_pictures_that_are_gone_are_named_or_left_out(found, capsys):
