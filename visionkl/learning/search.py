@@ -32,7 +32,7 @@ from visionkl.kernels.base import Kernel, Matrix
 Vector = npt.NDArray[np.float64]
 
 #: Rows that tell a good start well enough.
-_ENOUGH_ROWS = 1000
+_ENOUGH_ROWS = 600
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _STRENGTHS = 10.0 ** np.arange(-5, 2.5, 0.5)
 #: How far from its start λ may be driven.
@@ -77,7 +77,7 @@ class Search:
         No λ below this.
     max_iter : int
     tol : float
-        The search ends when a step gains less than this share of the criterion.
+        The search ends when a step gains less than this share of the criterion at the start.
     callback : callable, optional
         Called as `callback(iteration, value)` after each step; to raise StopIteration ends the search.
     """
@@ -185,6 +185,7 @@ def good_start(
     X: Matrix,
     targets: Matrix,
     random: np.random.Generator,
+    n_jobs: int | None = None,
 ) -> tuple[float, float]:
     """Find a factor of σ, and λ, with which some of the rows are predicted well from the others.
 
@@ -198,6 +199,7 @@ def good_start(
     targets : ndarray of float, shape (n, n_outputs)
     random : numpy.random.Generator
         Chooses the rows.
+    n_jobs : int, optional
 
     Returns
     -------
@@ -206,13 +208,15 @@ def good_start(
     rows = slice(None) if len(X) <= _ENOUGH_ROWS else random.choice(len(X), _ENOUGH_ROWS, replace=False)
     some, wanted = X[rows].astype(np.float64), targets[rows].astype(np.float64)
     wanted -= wanted.mean(axis=0)
-    tried = []
-    for number in _FACTORS if factors else (1.0,):
-        values, vectors = np.linalg.eigh(kernel_of(number)(some))
+    matrices = [(number, kernel_of(number)(some)) for number in (_FACTORS if factors else (1.0,))]
+
+    def judge(candidate: tuple[float, Matrix]) -> tuple[float, float, float]:
+        values, vectors = np.linalg.eigh(candidate[1])
         energies = ((vectors.T @ wanted) ** 2).sum(axis=1)
         # What is left of each direction, for each λ.
         left = _STRENGTHS[:, None] / (np.maximum(values, 0) + _STRENGTHS[:, None])
         scores = (left**2 @ energies) / left.sum(axis=1) ** 2
         best = int(np.argmin(scores))
-        tried.append((float(scores[best]), number, float(_STRENGTHS[best])))
-    return min(tried)[1:]
+        return float(scores[best]), candidate[0], float(_STRENGTHS[best])
+
+    return min(run_tasks(judge, matrices, n_jobs))[1:]

@@ -174,7 +174,7 @@ class FourierKernelRegressor(Values, _FourierKernel):
     n_components : int
         Random Fourier features.
     sigma : float or array_like of float, optional
-        Where the search starts; by default at what generalised cross-validation finds best on 1000 rows.
+        Where the search starts; by default at what generalised cross-validation finds best on 600 rows.
     learn : {"features", "blocks", "all"}
         Whether each feature has its σ, or each block, or all have the same.
     blocks : sequence of int, optional
@@ -197,7 +197,7 @@ class FourierKernelRegressor(Values, _FourierKernel):
     max_iter : int
         Steps of the search; 0 leaves σ where it starts.
     tol : float
-        The search ends when a step gains less than this share of the criterion.
+        The search ends when a step gains less than this share of the criterion at the start.
     callback : callable, optional
         Called as `callback(iteration, value)` after each step; to raise StopIteration ends the search.
     warm_start : bool
@@ -230,8 +230,10 @@ class FourierKernelRegressor(Values, _FourierKernel):
 
     Examples
     --------
-    >>> X = np.random.default_rng(0).uniform(-2, 2, size=(400, 3))
-    >>> model = FourierKernelRegressor(n_components=200).fit(X, np.sin(2 * X[:, 0]))  # the others are noise
+    >>> random = np.random.default_rng(0)
+    >>> X = random.uniform(-2, 2, size=(400, 3))
+    >>> y = np.sin(2 * X[:, 0]) + 0.1 * random.normal(size=400)  # the other features are noise
+    >>> model = FourierKernelRegressor(n_components=500).fit(X, y)
     >>> bool(model.sigma_[0] > 5 * model.sigma_[1:].max())
     True
     """

@@ -216,6 +216,7 @@ class WidthLearner(BaseEstimator):
                 rows,
                 targets,
                 stream(seed, "rows of the start"),
+                self.n_jobs,
             )
         return (
             number * start,
