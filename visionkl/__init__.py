@@ -56,6 +56,10 @@ _DEFINED_IN = {
     # learning
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",
+    "FourierKernelClassifier": "visionkl.learning.single",
+    "FourierKernelRegressor": "visionkl.learning.single",
+    "KernelRidgeGD": "visionkl.learning.exact",
+    "KernelRidgeGDClassifier": "visionkl.learning.exact",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

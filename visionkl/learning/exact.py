@@ -160,7 +160,7 @@ class KernelRidgeGD(Values, _ExactKernel):
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(-2, 2, size=(200, 3))
     >>> y = np.sin(2 * X[:, 0]) + 0.1 * random.normal(size=200)  # the other features are noise
-    >>> model = KernelRidgeGD().fit(X, y)
+    >>> model = KernelRidgeGD(penalty=0.1, penalty_norm="l1").fit(X, y)
     >>> bool(model.sigma_[0] > 5 * model.sigma_[1:].max())
     True
     """
@@ -185,9 +185,9 @@ class KernelRidgeGDClassifier(Classes, _ExactKernel):
 
     Examples
     --------
-    >>> model = KernelRidgeGDClassifier(sigma=1.0, max_iter=0).fit([[0.0], [1.0], [5.0]], ["a", "a", "b"])
-    >>> model.predict([[0.5], [4.5]])
-    array(['a', 'b'], dtype='<U1')
+    >>> X, y = [[0.0], [1.0], [5.0], [6.0]], ["few", "few", "many", "many"]
+    >>> KernelRidgeGDClassifier(sigma=1.0, max_iter=0).fit(X, y).predict([[0.5], [5.5]])
+    array(['few', 'many'], dtype='<U4')
     """
 
     _instead = "FourierKernelClassifier"

@@ -34,7 +34,7 @@ Vector = npt.NDArray[np.float64]
 #: Rows that tell a good start well enough.
 _ENOUGH_ROWS = 600
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-_STRENGTHS = 10.0 ** np.arange(-5, 2.5, 0.5)
+_STRENGTHS = 10.0 ** np.arange(-3, 2.5, 0.5)
 #: How far from its start λ may be driven.
 _RANGE = 1e6
 

@@ -50,6 +50,9 @@ from visionkl.learning.widths import Classes, Values, WidthLearner
 
 Vector = npt.NDArray[np.float64]
 
+#: Powers of ten by which λ is raised to find its start.
+_STRONGER = (0, 1, 2, 3, 4)
+
 
 class _FourierKernel(WidthLearner):
     """What the regressor and the classifier share."""
@@ -137,6 +140,13 @@ class _FourierKernel(WidthLearner):
 
     def _inputs(self, rows: Matrix) -> Matrix:
         return self.map_.basis_.inputs(rows)
+
+    def _best_strength(self, parts: Sequence[Part], sigma: Vector, strength: float) -> float:
+        # Few waves need a stronger ridge than the exact kernel.
+        train, held_out = parts
+        return self._ridge().best_strength(
+            train, held_out, sigma, [strength * 10**power for power in _STRONGER]
+        )
 
     def _criterion(self, parts: Sequence[Part]) -> Criterion:
         return partial(self._ridge().criterion, parts[0], parts[1] if len(parts) > 1 else None)

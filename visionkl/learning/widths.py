@@ -91,6 +91,8 @@ class WidthLearner(BaseEstimator):
             float(self.tol),
             self.callback,
         )
+        if search.learn_strength and not self._goes_on(sigma):
+            strength = self._best_strength(parts, sigma[groups], max(strength, search.least_strength))
         found = search.run(self._criterion(parts), sigma, groups, strength)
         mean = wanted.mean(axis=0, dtype=np.float64)
         parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
@@ -116,6 +118,10 @@ class WidthLearner(BaseEstimator):
     def _inputs(self, rows: Matrix) -> Matrix:
         """Return what the kernel sees of rows."""
         return rows
+
+    def _best_strength(self, parts: Sequence[Part], sigma: Vector, strength: float) -> float:
+        """Return a better λ to start with than one that suits the exact kernel of some rows, if there is."""
+        return strength
 
     def _criterion(self, parts: Sequence[Part]) -> Criterion:
         """Make the criterion of one part, or of two, the second of which is held out."""
@@ -194,6 +200,10 @@ class WidthLearner(BaseEstimator):
         held = candidates[np.linspace(0, len(candidates) - 1, n_held).astype(np.intp)]
         return np.setdiff1d(everything, held), np.sort(held)
 
+    def _goes_on(self, start: Vector) -> bool:
+        """Whether the search goes on where the last one ended."""
+        return self.warm_start and hasattr(self, "sigma_") and self.sigma_.shape == start.shape
+
     def _start(self, rows: Matrix, targets: Matrix, seed: int) -> tuple[Vector, npt.NDArray[np.intp], float]:
         """Return σ of each group, the group of each feature, and λ, from which the search starts."""
         owner, n_features = type(self).__name__, rows.shape[1]
@@ -205,7 +215,7 @@ class WidthLearner(BaseEstimator):
         start, groups = feature_groups(owner, sigma, self.blocks, n_features)
         if not (start >= 0).all() or not start.any():
             raise parameter_error(owner, "sigma", "0 or more, and not 0 throughout", self.sigma)
-        if self.warm_start and hasattr(self, "sigma_") and self.sigma_.shape == start.shape:
+        if self._goes_on(start):
             number, strength, start = 1.0, self.regularisation_, self.sigma_.copy()
         elif self.regularisation != "auto" and self.sigma is not None:
             number, strength = 1.0, 1.0
@@ -280,7 +290,8 @@ class Classes(ClassifierMixin):
         ----------
         X : array_like of float, shape (n_samples, n_features)
         """
-        return self.classes_[winners(self._outputs(X))]
+        scores = self._outputs(X)
+        return self.classes_[winners(scores)]
 
     def _targets(self, y: npt.NDArray[Any]) -> tuple[Matrix, npt.NDArray[np.intp]]:
         self.classes_, numbers = numbered(type(self).__name__, y)
