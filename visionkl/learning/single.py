@@ -24,8 +24,10 @@ See `visionkl.learning.fourier_ridge` for the equations, which are streamed: tim
 number of samples, and memory, beside the data, is that of `block_rows` × n_components and of one
 n_components² matrix. `visionkl.learning.search` is how σ goes down.
 
-If unsure: `learn="features"` for hundreds of features that mean different things and at least some thousand
-samples; `learn="blocks"` for channels; `learn="all"` for few samples. As many components as time allows: it
+If unsure: `learn="features"` for features that mean different things, some of which may mean nothing, and at
+least ten samples held out for each; `learn="blocks"` for channels; `learn="all"` for few samples, and for
+features that are all alike, such as pixels: with a σ for each pixel of USPS digits the squared error of new
+digits fell, but more of them were mistaken. As many components as time allows: it
 grows with their square. The frequencies of the skewed intersection kernel have no mean: some are so large
 that the criterion is rough, and its σ's are better few.
 """
