@@ -57,6 +57,10 @@ _DEFINED_IN = {
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",
     "ImageClassifier": "visionkl.learning.classify",
+    "FourierKernelClassifier": "visionkl.learning.single",
+    "FourierKernelRegressor": "visionkl.learning.single",
+    "KernelRidgeGD": "visionkl.learning.exact",
+    "KernelRidgeGDClassifier": "visionkl.learning.exact",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

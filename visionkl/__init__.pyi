@@ -37,6 +37,10 @@ from visionkl.kernels.homogeneous import HomogeneousMap as HomogeneousMap
 from visionkl.kernels.projection import KernelProjection as KernelProjection
 from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
 from visionkl.learning.classify import ImageClassifier as ImageClassifier
+from visionkl.learning.exact import KernelRidgeGD as KernelRidgeGD
+from visionkl.learning.exact import KernelRidgeGDClassifier as KernelRidgeGDClassifier
+from visionkl.learning.single import FourierKernelClassifier as FourierKernelClassifier
+from visionkl.learning.single import FourierKernelRegressor as FourierKernelRegressor
 from visionkl.learning.svm import BundleSVC as BundleSVC
 from visionkl.learning.svm import BundleSVR as BundleSVR
 from visionkl.store import load as load

@@ -43,13 +43,13 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import DataError
 from visionkl.core.rng import stream
 from visionkl.core.validation import check_number
+from visionkl.learning.labels import numbered, positive_classes, winners
 from visionkl.learning.machine import BundleMachine
 from visionkl.learning.platt import fit_sigmoid, probabilities
 from visionkl.learning.routes import Problem, Solution
@@ -183,9 +183,7 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         ----------
         X : array_like of float, sparse matrix, or codes
         """
-        scores = self._scores(X)
-        best = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[winners(self._scores(X))]
 
     @available_if(lambda self: self.probability)
     def predict_proba(self, X: Any) -> Vector:
@@ -199,16 +197,11 @@ class BundleSVC(ClassifierMixin, BundleMachine):
 
     def _problems(self, labels: npt.NDArray[Any], weights: Vector, seed: int) -> list[Problem]:
         """One class against the rest, on all samples, and then without each part of them."""
-        classes, numbers = _numbered(labels)
-        if len(classes) < 2:
-            raise DataError(
-                f"BundleSVC needs samples of at least two classes; all {len(labels)} are of 1 class, "
-                f"{classes[0]!r}."
-            )
+        classes, numbers = numbered("BundleSVC", labels)
         all_weights = weights * compute_sample_weight(self.class_weight, labels)
         if not all_weights.any():
             raise DataError("BundleSVC: the class weights leave no sample with a weight above 0.")
-        signs = [np.where(numbers == k, 1.0, -1.0) for k in _positive(classes)]
+        signs = [np.where(numbers == k, 1.0, -1.0) for k in positive_classes(classes)]
         parts = [all_weights]
         if self.probability:
             dealt = self._deal(numbers, weights, seed)
@@ -223,8 +216,8 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         weights: Vector,
         seed: int,
     ) -> None:
-        self.classes_, numbers = _numbered(labels)
-        k = len(_positive(self.classes_))
+        self.classes_, numbers = numbered("BundleSVC", labels)
+        k = len(positive_classes(self.classes_))
         self._set_weights(solutions[:k])
         if not self.probability:
             return
@@ -244,7 +237,7 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         self.sigmoids_ = np.array(
             [
                 fit_sigmoid(held_out[:, row], numbers == number, weights)
-                for row, number in enumerate(_positive(self.classes_))
+                for row, number in enumerate(positive_classes(self.classes_))
             ]
         )
 
@@ -258,18 +251,6 @@ class BundleSVC(ClassifierMixin, BundleMachine):
             if len(members) > 1:
                 dealt[random.permutation(members)] = np.arange(len(members)) % self.cv
         return dealt
-
-
-def _numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-    """Return the classes, and the number of each sample's class."""
-    labels = column_or_1d(labels, warn=True)
-    check_classification_targets(labels)
-    return np.unique(labels, return_inverse=True)
-
-
-def _positive(classes: npt.NDArray[Any]) -> range:
-    """Return the numbers of the classes that have a machine: of two, only the second."""
-    return range(1, 2) if len(classes) == 2 else range(len(classes))
 
 
 class BundleSVR(RegressorMixin, BundleMachine):

@@ -1,0 +1,201 @@
+"""Ridge regression on random Fourier features, and how its quality changes with σ (METHODS §3).
+
+Fundamentals
+------------
+With features Φ of the training part, Q = ΦᵀΦ + λI and β = Q⁻¹Φᵀy. Two criteria of σ:
+
+* validation: ‖Φ_U β − v‖² on a held-out part (U, v);
+* training: ½ ‖Φβ − y‖² + λ ‖β‖².
+
+The adjoint method gives the slopes by all σ's for the price of one more solve. With r = Φβ − y,
+
+========== ================== ============= ==========================================================
+criterion  a                  by Φ_U        by Φ
+========== ================== ============= ==========================================================
+validation Q⁻¹ Φ_Uᵀ (Φ_Uβ−v)  2 (Φ_Uβ−v) βᵀ  −2 [r aᵀ + (Φa) βᵀ]
+training   λ Q⁻¹ β            —             r (β − a)ᵀ − (Φa) βᵀ
+========== ================== ============= ==========================================================
+
+and that by log λ, for validation, is −2λ⟨a, β⟩. There may be many outputs: columns of y, v, β and a.
+
+Implementation
+--------------
+Features are never held for all rows: a block is mapped, used, and mapped again when it is needed the second
+time. The first pass sums ΦᵀΦ, tile by tile of its upper half, the second pulls the slopes back. The held-out
+part needs one pass only. Sums over blocks are in float64, features in the data's own precision. Threads share
+the bands and the tiles of a block, which are cut the same whatever their number, and their results are added
+in order: the outcome does not depend on `n_jobs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from visionkl.backend.scratch import scratch
+from visionkl.backend.threads import run_tasks
+from visionkl.kernels.base import Matrix
+from visionkl.kernels.fourier import FourierBasis
+from visionkl.learning.search import Slopes, factor
+
+Vector = npt.NDArray[np.float64]
+
+#: Rows that a thread maps at a time, and columns of a tile of ΦᵀΦ.
+_BAND = 512
+_TILE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some samples.
+
+    Parameters
+    ----------
+    inputs : ndarray of float, shape (n, n_features)
+        t(x) for Fourier features.
+    targets : ndarray of float, shape (n, n_outputs)
+    """
+
+    inputs: Matrix
+    targets: Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class FourierRidge:
+    """Ridge regression on Fourier features of rows that are mapped block by block.
+
+    Parameters
+    ----------
+    owner : str
+        For complaints.
+    basis : FourierBasis
+    block_rows : int
+        Rows whose features are held at a time.
+    n_jobs : int, optional
+    """
+
+    owner: str
+    basis: FourierBasis
+    block_rows: int
+    n_jobs: int | None = None
+
+    def normal_equations(self, parts: Sequence[Part], projection: Matrix) -> tuple[Vector, Vector]:
+        """Return ΦᵀΦ, of which only the upper half is filled, and Φᵀy."""
+        d, n_outputs = projection.shape[1], parts[0].targets.shape[1]
+        gram, moments = np.zeros((d, d)), np.zeros((d, n_outputs))
+        longest = max(len(part.inputs) for part in parts)
+        phi = np.empty((min(self.block_rows, longest), d), projection.dtype)
+        columns = list(_cut(slice(0, d), _TILE))
+        tiles = [(left, right) for i, left in enumerate(columns) for right in columns[i:]]
+        for part in parts:
+            for block in _cut(slice(0, len(part.inputs)), self.block_rows):
+
+                def map_band(band: slice, first: int = block.start, part: Part = part) -> None:
+                    out = phi[band.start - first : band.stop - first]
+                    self.basis.features(part.inputs[band], projection, out)
+
+                def add_tile(tile: tuple[slice, slice], rows: slice = block, part: Part = part) -> None:
+                    left, right = tile
+                    some = phi[: rows.stop - rows.start]
+                    product = scratch("Fourier tile", (_length(left), _length(right)), phi.dtype)
+                    gram[left, right] += np.matmul(some[:, left].T, some[:, right], out=product)
+                    if left == right:
+                        moments[left] += some[:, left].T @ part.targets[rows]
+
+                run_tasks(map_band, _cut(block, _BAND), self.n_jobs)
+                run_tasks(add_tile, tiles, self.n_jobs)
+        return gram, moments
+
+    def solve(self, parts: Sequence[Part], projection: Matrix, strength: float) -> tuple[Any, Vector]:
+        """Return the factor of Q, and β, shape (n_components, n_outputs)."""
+        gram, moments = self.normal_equations(parts, projection)
+        factored = factor(self.owner, gram, strength)
+        return factored, linalg.cho_solve(factored, moments, check_finite=False)
+
+    def best_strength(self, train: Part, held_out: Part, sigma: Vector, strengths: Sequence[float]) -> float:
+        """Return the λ with the least error on the held-out part; the data are mapped once for all."""
+        projection = self.basis.projection(sigma, train.inputs.dtype)
+        gram, moments = self.normal_equations([train], projection)
+        gram_held, moments_held = self.normal_equations([held_out], projection)
+        gram_held += np.triu(gram_held, 1).T
+        errors = []
+        for strength in strengths:
+            factored = factor(self.owner, gram.copy(), strength)
+            beta = linalg.cho_solve(factored, moments, check_finite=False)
+            errors.append(float((beta * (gram_held @ beta - 2 * moments_held)).sum()))  # less ‖v‖²
+        return strengths[int(np.argmin(errors))]
+
+    def criterion(self, train: Part, held_out: Part | None, sigma: Vector, strength: float) -> Slopes:
+        """Evaluate the validation criterion, or that of training if nothing is held out."""
+        projection = self.basis.projection(sigma, train.inputs.dtype)
+        factored, beta = self.solve([train], projection, strength)
+        if held_out is None:
+            adjoint = strength * linalg.cho_solve(factored, beta, check_finite=False)
+            del factored
+            half, _, by_sigma = self._pull_back(
+                train, projection, np.hstack([beta, adjoint]), np.hstack([beta - adjoint, -beta])
+            )
+            return Slopes(half / 2 + strength * float((beta**2).sum()), by_sigma)
+        value, moments, by_sigma = self._pull_back(held_out, projection, beta, 2 * beta)
+        adjoint = linalg.cho_solve(factored, moments, check_finite=False)
+        del factored  # as large as ΦᵀΦ
+        rest = self._pull_back(train, projection, np.hstack([beta, adjoint]), -2 * np.hstack([adjoint, beta]))
+        return Slopes(value, by_sigma + rest[2], -2 * strength * float((adjoint * beta).sum()))
+
+    def predict(self, inputs: Matrix, sigma: Vector, beta: Matrix) -> Matrix:
+        """Return Φβ of rows, shape (n, n_outputs), in their precision."""
+        projection = self.basis.projection(sigma, inputs.dtype)
+        weights = beta.astype(inputs.dtype, copy=False)
+        out = np.empty((len(inputs), weights.shape[1]), inputs.dtype)
+
+        def fill(band: slice) -> None:
+            phi = scratch("Fourier features", (_length(band), len(weights)), inputs.dtype)
+            np.matmul(self.basis.features(inputs[band], projection, phi), weights, out=out[band])
+
+        run_tasks(fill, _cut(slice(0, len(inputs)), _BAND), self.n_jobs)
+        return out
+
+    def _pull_back(
+        self, part: Part, projection: Matrix, weights: Vector, back: Vector
+    ) -> tuple[float, Vector, Vector]:
+        """Return ‖R‖², ΦᵀR and the slopes by σ, where the slopes by Φ are `(Φ weights − targets) backᵀ`.
+
+        Targets are those of the first columns, with which R is made; those of further columns are 0.
+        """
+        dtype, d, k = part.inputs.dtype, projection.shape[1], part.targets.shape[1]
+        ahead, behind = weights.astype(dtype), np.ascontiguousarray(back.T, dtype=dtype)
+
+        def share(band: slice) -> tuple[float, Matrix, Vector]:
+            shape = (_length(band), d)
+            phi, slopes = scratch("Fourier features", shape, dtype), scratch("Fourier slopes", shape, dtype)
+            inputs = part.inputs[band]
+            self.basis.features_and_slopes(inputs, projection, phi, slopes)
+            scores = phi @ ahead
+            scores[:, :k] -= part.targets[band]
+            residuals = scores[:, :k]
+            moments = phi.T @ residuals
+            slopes *= np.matmul(scores, behind, out=phi)
+            squares = float(np.sum(residuals.astype(np.float64) ** 2))
+            return squares, moments, self.basis.pull_back(inputs, slopes)
+
+        squares, moments, by_sigma = 0.0, np.zeros((d, k)), np.zeros(part.inputs.shape[1])
+        for block in _cut(slice(0, len(part.inputs)), self.block_rows):
+            for of_band in run_tasks(share, _cut(block, _BAND), self.n_jobs):
+                squares += of_band[0]
+                moments += of_band[1]
+                by_sigma += of_band[2]
+        return squares, moments, by_sigma
+
+
+def _cut(whole: slice, size: int) -> Iterator[slice]:
+    for first in range(whole.start, whole.stop, size):
+        yield slice(first, min(first + size, whole.stop))
+
+
+def _length(part: slice) -> int:
+    return int(part.stop - part.start)
