@@ -56,6 +56,11 @@ _DEFINED_IN = {
     # learning
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",
+    "FourierMKLClassifier": "visionkl.learning.multiple",
+    "FourierMKLRegressor": "visionkl.learning.multiple",
+    "named_model": "visionkl.learning.multiple",
+    "GMKLClassifier": "visionkl.learning.gmkl",
+    "GMKLRegressor": "visionkl.learning.gmkl",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

@@ -36,6 +36,11 @@ from visionkl.kernels.fourier import FourierMap as FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap as HomogeneousMap
 from visionkl.kernels.projection import KernelProjection as KernelProjection
 from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
+from visionkl.learning.gmkl import GMKLClassifier as GMKLClassifier
+from visionkl.learning.gmkl import GMKLRegressor as GMKLRegressor
+from visionkl.learning.multiple import FourierMKLClassifier as FourierMKLClassifier
+from visionkl.learning.multiple import FourierMKLRegressor as FourierMKLRegressor
+from visionkl.learning.multiple import named_model as named_model
 from visionkl.learning.svm import BundleSVC as BundleSVC
 from visionkl.learning.svm import BundleSVR as BundleSVR
 from visionkl.store import load as load

@@ -1,38 +1,25 @@
-"""Channels: several descriptions of the same samples, each with a kernel and a Fourier map (METHODS §7).
+"""Channels: several descriptions of the same samples (METHODS §7).
 
-A channel is a set of columns of one matrix, or a matrix of its own: colours, gradients, words, ... Each has a
-`FourierMap`; their outputs side by side, ψ_1(x), ..., ψ_r(x), are the features of a sample, whose inner
-products come near the sum of the channels' kernels.
-
-Features are made a block of rows at a time, whenever they are needed, and are kept only as far as they fit
-into a given number of bytes: learning with the squared loss passes over them once, other losses often.
-Threads share blocks or tiles of the result, and sums are made in the order of the rows, so nothing depends on
-how many there are.
+A channel is a set of columns of one matrix, or a matrix of its own: colours, gradients, words, ... Estimators
+with a kernel for each channel read their data here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_rows, parameter_error
-from visionkl.kernels.base import check_above
-from visionkl.kernels.fourier import FourierMap
-from visionkl.kernels.mapping import bands
-from visionkl.solvers.proximal import GramMatrix
 
 Matrix = npt.NDArray[Any]
 Vector = npt.NDArray[np.float64]
 Columns = slice | npt.NDArray[np.intp]
-
-_TILE = 512
-_ROWS_AT_ONCE = 2048
-_SUMS_AT_ONCE = 8
 
 
 def is_list_of_channels(X: Any) -> bool:
@@ -116,158 +103,104 @@ def chosen_columns(owner: str, channels: Any, n_features: int) -> list[Columns]:
     return chosen
 
 
-class ChannelFeatures:
-    """The features of all channels of some samples: a `Design` for `visionkl.solvers.proximal`.
+class ChannelEstimator(BaseEstimator):
+    """Base of estimators with a kernel for each channel: reads what they are given."""
 
-    Parameters
-    ----------
-    parts : sequence of ndarray of float, shape (n_samples, width of the channel)
-    maps : sequence of FourierMap
-        Fitted, one for each channel.
-    sigma : ndarray of float64, optional
-        σ's of all maps behind one another, instead of theirs.
-    keep : int
-        Bytes of features that may be kept.
-    intercept : bool
-        Whether the Gram matrix is that of features with the mean 0.
-    n_jobs : int, optional
+    channels: Any
 
-    Attributes
-    ----------
-    groups : list of slice
-        The features of each channel.
-    gram : GramMatrix
-        After `sum_up`.
-    means : ndarray of float64, shape (n_features,)
-        After `sum_up`; zeros if there is no intercept.
+    def _read_training(self, X: Any, y: Any) -> tuple[list[Matrix], npt.NDArray[Any]]:
+        """Return the matrix of each channel, and the labels or targets, one for each row."""
+        owner = type(self).__name__
+        parts, n_features = read_channels(owner, X, self.channels)
+        if y is None:
+            raise DataError(
+                f"This {owner} estimator requires y to be passed, but the target y is None; give a label or "
+                "a target for each sample."
+            )
+        if is_list_of_channels(X):
+            self.n_features_in_ = n_features
+        else:
+            validate_data(self, X, skip_check_array=True)
+        y = np.asarray(y)
+        if y.ndim == 0 or len(y) != len(parts[0]):
+            raise DataError(
+                f"{owner}: y must have one entry for each sample; found input variables with inconsistent "
+                f"numbers of samples: X has {len(parts[0])}, y has the shape {y.shape}."
+            )
+        self._widths = [part.shape[1] for part in parts]
+        return parts, y
+
+    def _read_new(self, X: Any) -> list[Matrix]:
+        """Return the matrix of each channel of new samples."""
+        check_is_fitted(self)
+        owner = type(self).__name__
+        if is_list_of_channels(X):
+            given = [np.shape(part)[1] for part in X]
+            if given != self._widths:
+                raise DataError(
+                    f"{owner} was trained on channels of the widths {self._widths}; these have {given}."
+                )
+            return read_channels(owner, X, None)[0]
+        rows = check_rows(owner, X)
+        if rows.shape[1] != self.n_features_in_:
+            raise DataError(
+                f"X has {rows.shape[1]} features, but {owner} is expecting {self.n_features_in_} features "
+                "as input."
+            )
+        validate_data(self, X, reset=False, skip_check_array=True)
+        # Trained on a list of matrices, their columns may come side by side.
+        return read_channels(owner, rows, self._widths if self.channels is None else self.channels)[0]
+
+    def _one_each(self, name: str, value: Any, n_channels: int) -> list[Any]:
+        """Return a parameter of each channel, given one for all or a list of them."""
+        if not isinstance(value, list | tuple | np.ndarray) or np.ndim(value) == 0:
+            return [value] * n_channels
+        if len(value) != n_channels:
+            accepted = f"one value for all channels, or a list of {n_channels}, one for each"
+            raise parameter_error(type(self).__name__, name, accepted, value)
+        return list(value)
+
+
+def class_signs(owner: str, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Vector]:
+    """Return the classes, and +1 and -1 for each class against the rest; of two, only for the second.
+
+    Examples
+    --------
+    >>> class_signs("FourierMKLClassifier", np.array(["a", "b", "a"]))
+    (array(['a', 'b'], dtype='<U1'), array([[-1.],
+           [ 1.],
+           [-1.]]))
     """
-
-    gram: GramMatrix
-    means: Vector
-
-    def __init__(
-        self,
-        parts: Sequence[Matrix],
-        maps: Sequence[FourierMap],
-        *,
-        sigma: Vector | None = None,
-        keep: int = 0,
-        intercept: bool = True,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.parts, self.maps = list(parts), list(maps)
-        self.intercept = intercept
-        self.n_jobs = n_jobs
-        self.dtype = np.dtype(parts[0].dtype)
-        ends = np.cumsum([fourier.n_components for fourier in maps])
-        starts = ends - [fourier.n_components for fourier in maps]
-        self.groups = [slice(int(first), int(last)) for first, last in zip(starts, ends, strict=True)]
-        self.n_samples, self.dim = len(parts[0]), int(ends[-1])
-        self.sigma = np.concatenate([fourier.sigma_ for fourier in maps]) if sigma is None else sigma
-        self._projections = [
-            fourier.basis_.projection(own[fourier.groups_], self.dtype)
-            for fourier, own in zip(maps, self.sigmas(), strict=True)
-        ]
-        self._kept = keep // max(1, self.dim * self.dtype.itemsize)
-        self._store: dict[int, Matrix] = {}
-
-    def sigmas(self) -> list[Vector]:
-        """Return the σ's of each map."""
-        return np.split(self.sigma, np.cumsum([len(fourier.sigma_) for fourier in self.maps])[:-1])
-
-    def with_sigma(self, sigma: Vector) -> ChannelFeatures:
-        """Return the features of the same samples with other σ's."""
-        kept = self._kept * self.dim * self.dtype.itemsize
-        return ChannelFeatures(
-            self.parts, self.maps, sigma=sigma, keep=kept, intercept=self.intercept, n_jobs=self.n_jobs
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    classes, numbers = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(
+            f"{owner} needs samples of at least two classes; all {len(labels)} are of 1 class, "
+            f"{classes[0]!r}."
         )
-
-    def block(self, band: slice) -> Matrix:
-        """Return the features of some rows."""
-        if band.start in self._store and len(self._store[band.start]) == band.stop - band.start:
-            return self._store[band.start]
-        out = np.empty((band.stop - band.start, self.dim), self.dtype)
-        for fourier, part, group, projection in zip(
-            self.maps, self.parts, self.groups, self._projections, strict=True
-        ):
-            inputs = fourier.basis_.inputs(part[band])
-            own = np.empty((len(out), fourier.n_components), self.dtype)
-            out[:, group] = fourier.basis_.features(inputs, projection, own)
-        if band.stop <= self._kept:
-            self._store[band.start] = out
-        return out
-
-    def scores(self, weights: Vector) -> Vector:
-        """Return Φ w, `(n_samples, n_outputs)`: one pass over the data."""
-        own = np.ascontiguousarray(weights, dtype=self.dtype)
-        out = np.empty((self.n_samples, own.shape[1]))
-
-        def score(band: slice) -> None:
-            out[band] = self.block(band) @ own
-
-        run_tasks(score, bands(self.n_samples, self.dim), self.n_jobs)
-        return out
-
-    def combine(self, shares: Vector) -> Vector:
-        """Return Φᵀ shares, `(n_features, n_outputs)`: one pass over the data."""
-        own = np.ascontiguousarray(shares, dtype=self.dtype)
-        total = np.zeros((self.dim, own.shape[1]))
-        for some in _in_turns(bands(self.n_samples, self.dim), _SUMS_AT_ONCE):
-            for share in run_tasks(lambda band: self.block(band).T @ own[band], some, self.n_jobs):
-                total += share
-        return total
-
-    def sum_up(self, targets: Vector | None = None) -> Vector | None:
-        """Make `gram` and `means` in one pass; return Φᵀ targets / n of targets `(n_samples, n_outputs)`."""
-        n = self.n_samples
-        matrix = np.zeros((self.dim, self.dim))
-        total = np.zeros(self.dim)
-        linear = None if targets is None else np.zeros((self.dim, targets.shape[1]))
-        pieces = [slice(first, min(first + _TILE, self.dim)) for first in range(0, self.dim, _TILE)]
-        tiles = [(rows, columns) for rows in pieces for columns in pieces if rows.start <= columns.start]
-        for some in _in_turns(bands(n, self.dim), max(1, _ROWS_AT_ONCE // bands(n, self.dim)[0].stop)):
-            blocks = np.concatenate(run_tasks(self.block, some, self.n_jobs))
-
-            def add(tile: tuple[slice, slice], blocks: Matrix = blocks) -> None:
-                rows, columns = tile
-                matrix[tile] += blocks[:, rows].T @ blocks[:, columns]
-
-            run_tasks(add, tiles, self.n_jobs)
-            total += blocks.sum(axis=0, dtype=np.float64)
-            if targets is not None and linear is not None:
-                linear += blocks.T @ targets[some[0].start : some[-1].stop].astype(self.dtype)
-        matrix /= n
-        for rows, columns in tiles:
-            matrix[columns, rows] = matrix[rows, columns].T
-        self.means = total / n if self.intercept else np.zeros(self.dim)
-        if self.intercept:
-            matrix -= np.outer(self.means, self.means)
-        self.gram = GramMatrix(matrix, self.n_jobs)
-        return None if linear is None else linear / n
-
-    def gradient(self, shares: Vector, weights: Vector) -> Vector:
-        """Tell how a loss changes with each σ, given its derivatives by the scores, `(n_samples, k)`."""
-        shares = shares.astype(self.dtype)
-        found = []
-        for fourier, part, group, sigma in zip(
-            self.maps, self.parts, self.groups, self.sigmas(), strict=True
-        ):
-            own = weights[group].T.astype(self.dtype)
-            if own.any():
-                # Only the features of this channel are made again; the others' do not depend on its σ.
-                found.append(fourier.gradient(part, lambda band, _, own=own: shares[band] @ own, sigma))
-            else:
-                found.append(np.zeros(len(sigma)))
-        return np.concatenate(found)
+    positive = np.arange(len(classes))[-1:] if len(classes) == 2 else np.arange(len(classes))
+    return classes, np.where(numbers[:, None] == positive, 1.0, -1.0)
 
 
-def check_inputs(owner: str, parts: Sequence[Matrix], maps: Sequence[FourierMap]) -> None:
-    """Complain of numbers that a channel's kernel does not take."""
-    for number, (part, fourier) in enumerate(zip(parts, maps, strict=True)):
-        if fourier.kernel != "gaussian":
-            check_above(f"{owner}, channel {number}", part, -fourier.c)
+def best_classes(classes: npt.NDArray[Any], scores: Matrix) -> npt.NDArray[Any]:
+    """Return the class with the highest of the scores `(n_samples, 1 or n_classes)`."""
+    if scores.shape[1] == 1:
+        return classes[(scores[:, 0] > 0).astype(np.intp)]
+    return classes[scores.argmax(axis=1)]
 
 
-def _in_turns(tasks: list[slice], size: int) -> Iterator[list[slice]]:
-    for first in range(0, len(tasks), size):
-        yield tasks[first : first + size]
+def numeric_targets(owner: str, y: npt.NDArray[Any]) -> Vector:
+    """Return targets as finite numbers; complain of anything else."""
+    if y.ndim not in (1, 2) or y.dtype.kind == "c":
+        raise DataError(
+            f"{owner}: y must be a list of numbers or of rows of them, not of the shape {y.shape}."
+        )
+    try:
+        targets = y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{owner}: y holds something that is no number.") from None
+    if not np.isfinite(targets).all():
+        place = int(np.argwhere(~np.isfinite(targets))[0][0])
+        raise DataError(f"{owner}: y holds NaN or infinity, first for sample {place}.")
+    return targets

@@ -25,10 +25,11 @@ import numpy.typing as npt
 from scipy import optimize
 
 from visionkl.backend.threads import run_tasks
-from visionkl.learning.channels import ChannelFeatures
-from visionkl.solvers.penalties import Penalty, Squares, Norm
-from visionkl.solvers.proximal import Quadratic, Solution, level, solve_quadratic, solve_smooth
+from visionkl.learning.channel_features import ChannelFeatures
+from visionkl.solvers.penalties import Norm, Penalty, Squares
+from visionkl.solvers.proximal import Quadratic, Solution, solve_quadratic
 from visionkl.solvers.scalar import SmoothLoss, Squared
+from visionkl.solvers.smooth import level, solve_smooth
 
 Vector = npt.NDArray[np.float64]
 
@@ -126,13 +127,15 @@ class Weights:
         found = run_tasks(solve_some, parts, features.n_jobs)
         weights = np.concatenate([part.weights for part in found], axis=1)
         intercept = self.constant - features.means @ weights
-        gap, value = (np.concatenate([getattr(part, name) for part in found]) for name in ("gap", "objective"))
+        gap, value = (
+            np.concatenate([getattr(part, name) for part in found]) for name in ("gap", "objective")
+        )
         return Solution(weights, intercept, gap, value, max(part.n_iter for part in found))
 
 
 @dataclass
 class JointFit:
-    """What `fit_jointly` finds: features with their σ, the solution for them, and f at the start and after each step."""
+    """What `fit_jointly` finds: features with their σ, their solution, and f at the start and after steps."""
 
     features: ChannelFeatures
     solution: Solution

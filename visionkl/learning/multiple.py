@@ -47,300 +47,30 @@ Implementation
 With the squared loss the data are passed over once, for the Gram matrix of the features, and all classes and
 values of λ share it; other losses use the same matrix as the metric of their steps. So time is that of
 n · d² multiplications for d features in all, and memory that of d² numbers: up to some ten thousand features.
-See `visionkl.solvers.proximal` for the solvers, which stop at a relative duality gap of `tol`.
+See `visionkl.solvers.proximal` and `smooth` for the solvers, which stop at a relative duality gap of `tol`.
 
 If unsure, take the defaults; scale columns alike within a channel, since its kernel looks at distances.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from visionkl.core.errors import DataError, UsageError
-from visionkl.core.rng import seed_of, stream
+from visionkl.core.errors import UsageError
 from visionkl.core.validation import check_choice, check_number, parameter_error
-from visionkl.kernels.fourier import FourierMap
-from visionkl.learning.channels import (
-    ChannelFeatures,
-    check_inputs,
-    is_list_of_channels,
-    read_channels,
-)
-from visionkl.learning.joint import Objective, Weights, fit_jointly
-from visionkl.solvers.penalties import PENALTIES, Groups
-from visionkl.solvers.proximal import Solution
+from visionkl.learning.channels import best_classes, class_signs, numeric_targets
+from visionkl.learning.fourier_mkl import FourierMKL
 from visionkl.solvers.scalar import GammaLogistic, Logistic, Signed, SmoothLoss, Squared, SquaredHinge
 
 Matrix = npt.NDArray[Any]
 Vector = npt.NDArray[np.float64]
-
-# Features kept in memory by losses that pass over them often; those beyond are made again in each pass.
-_BYTES_OF_FEATURES = 1 << 30
-
-
-class FourierMKL(BaseEstimator):
-    """Base of the two estimators: everything but what labels mean."""
-
-    channels: Any
-    loss: str
-    penalty: str
-    regularisation: float | None
-    share: float
-    kernel: str | Sequence[str]
-    n_components: int | Sequence[int]
-    sigma: Any
-    c: float
-    frequencies: str
-    learn_sigma: bool
-    per_feature: bool
-    sigma_penalty: str
-    sigma_regularisation: float
-    sigma_iter: int
-    fit_intercept: bool
-    tol: float
-    max_iter: int
-    random_state: Any
-    n_jobs: int | None
-
-    _losses: tuple[str, ...]
-
-    def fit(self, X: Any, y: npt.ArrayLike) -> Any:
-        """Learn.
-
-        Parameters
-        ----------
-        X : array_like of float, shape (n_samples, n_features), or list of such
-            A list of matrices has one for each channel, with a row for each sample.
-        y : array_like, shape (n_samples,)
-            For the regressor also `(n_samples, n_outputs)`.
-
-        Returns
-        -------
-        self
-        """
-        self._fit_together([self], X, y)
-        return self
-
-    def fit_path(self, X: Any, y: npt.ArrayLike, lambdas: Sequence[float] | None = None) -> list[Any]:
-        """Learn with several values of λ on the same data, each starting from the stronger one before.
-
-        Parameters
-        ----------
-        X, y
-            As in `fit`.
-        lambdas : sequence of float, optional
-            In any order. By default 20 between λ_max, at which all weights are zero, and a thousandth of it.
-
-        Returns
-        -------
-        list
-            A fitted estimator like this one for each λ, in their order; from strong to weak by default.
-        """
-        if lambdas is not None and not len(lambdas):
-            raise parameter_error(type(self).__name__ + ".fit_path", "lambdas", "a list of numbers > 0", lambdas)
-        shares = np.geomspace(1, 1e-3, 20)
-        models = (
-            [clone(self).set_params(regularisation=None, share=float(share)) for share in shares]
-            if lambdas is None
-            else [clone(self).set_params(regularisation=value) for value in lambdas]
-        )
-        models[0]._fit_together(models, X, y)
-        return models
-
-    def _fit_together(self, models: Sequence[FourierMKL], X: Any, y: npt.ArrayLike) -> None:
-        """Fit this estimator and copies of it that differ in λ."""
-        self._check_parameters()
-        parts, y = self._read_training(X, y)
-        targets = self._targets(y)
-        maps = self._fit_maps(parts)
-        features = ChannelFeatures(
-            parts,
-            maps,
-            keep=0 if self.loss == "squared" else _BYTES_OF_FEATURES,
-            intercept=self.fit_intercept,
-            n_jobs=self.n_jobs,
-        )
-        penalty = PENALTIES[self.penalty](features.groups)
-        goal = Objective(self._make_loss(targets), penalty, self.tol, self.max_iter, targets.shape[1])
-        weights = Weights(goal, features)
-        strongest = weights.strongest()
-        strengths = [model._strengths(strongest) for model in models]
-        start = None
-        for number in sorted(range(len(models)), key=lambda k: -strengths[k].max()):
-            model, strength = models[number], strengths[number]
-            if self.learn_sigma:
-                found = fit_jointly(
-                    weights,
-                    strength,
-                    eta=self.sigma_penalty,
-                    mu=float(self.sigma_regularisation),
-                    max_iter=self.sigma_iter,
-                )
-                solution, sigmas, model.objectives_ = found.solution, found.features.sigmas(), found.objectives
-            else:
-                solution = weights.solve(strength, start)
-                start, sigmas, model.objectives_ = solution.weights, features.sigmas(), []
-                model.objectives_.append(float(solution.objective.sum()))
-            for name in ("n_features_in_", "feature_names_in_", "classes_", "_flat"):
-                if hasattr(self, name):
-                    setattr(model, name, getattr(self, name))
-            model.lambda_max_, model.lambda_ = strongest, strength
-            model._adopt(maps, sigmas, solution, features.groups, weights.scale)
-
-    def _adopt(
-        self,
-        maps: Sequence[FourierMap],
-        sigmas: Sequence[Vector],
-        solution: Solution,
-        groups: Sequence[slice],
-        scale: Vector,
-    ) -> None:
-        """Make the learned attributes."""
-        self.maps_ = list(maps)
-        self.sigma_ = [sigma.copy() for sigma in sigmas]
-        dtype = maps[0].basis_.frequencies.dtype
-        norms = Groups(groups).norms(solution.weights).T / np.sqrt(2)
-        self.coef_ = solution.weights.T.astype(dtype)
-        self.intercept_ = solution.intercept.astype(dtype)
-        self.kernel_weights_ = norms[0] if self._single else norms
-        self.gap_ = solution.gap / np.where(scale > 0, scale, 1)
-        self.n_iter_ = max(1, solution.n_iter)
-        if (self.gap_ > max(self.tol, 1e-9)).any():
-            warnings.warn(
-                f"{type(self).__name__} stopped after {self.n_iter_} rounds at a duality gap of "
-                f"{np.max(self.gap_):.2g}, above 'tol' = {self.tol:g}; raise 'max_iter', 'tol' or λ.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    @property
-    def _single(self) -> bool:
-        """Whether there is one output only."""
-        return len(self.coef_) == 1
-
-    def _targets(self, y: Any) -> Vector:
-        """Return the targets `(n_samples, n_outputs)`."""
-        raise NotImplementedError
-
-    def _make_loss(self, targets: Vector) -> SmoothLoss:
-        raise NotImplementedError
-
-    def _strengths(self, strongest: Vector) -> Vector:
-        """λ of each output."""
-        owner = type(self).__name__
-        if self.regularisation is None:
-            check_number(owner, "share", self.share, low=0)
-            if self.share > 0:
-                # A target that is constant has a λ_max of 0; any λ does.
-                return self.share * np.where(strongest > 0, strongest, 1.0)
-            raise parameter_error(owner, "share", "a number > 0", self.share)
-        if check_number(owner, "regularisation", self.regularisation, low=0) == 0:
-            raise parameter_error(owner, "regularisation", "None or a number > 0", self.regularisation)
-        return np.full(len(strongest), float(self.regularisation))
-
-    def _check_parameters(self) -> None:
-        owner = type(self).__name__
-        check_choice(owner, "loss", self.loss, self._losses)
-        check_choice(owner, "penalty", self.penalty, tuple(PENALTIES))
-        check_choice(owner, "sigma_penalty", self.sigma_penalty, ("l2", "l1"))
-        check_number(owner, "sigma_regularisation", self.sigma_regularisation, low=0)
-        check_number(owner, "sigma_iter", self.sigma_iter, low=1, integer=True)
-        check_number(owner, "tol", self.tol, low=0)
-        check_number(owner, "max_iter", self.max_iter, low=1, integer=True)
-        if self.n_jobs is not None:
-            check_number(owner, "n_jobs", self.n_jobs, low=1, integer=True)
-
-    def _read_training(self, X: Any, y: Any) -> tuple[list[Matrix], Any]:
-        owner = type(self).__name__
-        parts, n_features = read_channels(owner, X, self.channels)
-        if y is None:
-            raise DataError(
-                f"This {owner} estimator requires y to be passed, but the target y is None; give a label or "
-                "a target for each sample."
-            )
-        if is_list_of_channels(X):
-            self.n_features_in_ = n_features
-        else:
-            validate_data(self, X, skip_check_array=True)
-        y = np.asarray(y)
-        if y.ndim == 0 or len(y) != len(parts[0]):
-            raise DataError(
-                f"{owner}: y must have one entry for each sample; found input variables with inconsistent "
-                f"numbers of samples: X has {len(parts[0])}, y has the shape {y.shape}."
-            )
-        return parts, y
-
-    def _fit_maps(self, parts: Sequence[Matrix]) -> list[FourierMap]:
-        """Draw the frequencies of each channel."""
-        r = len(parts)
-        kernels = self._one_each("kernel", self.kernel, r)
-        counts = self._one_each("n_components", self.n_components, r)
-        sigmas = self._one_each("sigma", self.sigma, r)
-        seed = seed_of(self.random_state)
-        maps = []
-        for k, part in enumerate(parts):
-            fourier = FourierMap(
-                kernels[k],
-                n_components=counts[k],
-                sigma=sigmas[k],
-                c=self.c,
-                frequencies=self.frequencies,
-                random_state=int(stream(seed, "channel", k).integers(2**31)),
-                n_jobs=self.n_jobs,
-            ).fit(part)
-            if self.per_feature and len(fourier.sigma_) == 1:
-                spread = np.full(part.shape[1], fourier.sigma_[0])
-                fourier = fourier.set_params(sigma=spread).fit(part)
-            maps.append(fourier)
-        return maps
-
-    def _one_each(self, name: str, value: Any, r: int) -> list[Any]:
-        """Return a parameter of each channel, given one for all or a list of them."""
-        if value is None or np.ndim(value) == 0 and not isinstance(value, list | tuple):
-            return [value] * r
-        if len(value) != r:
-            accepted = f"one value for all channels, or a list of {r}, one for each"
-            raise parameter_error(type(self).__name__, name, accepted, value)
-        return list(value)
-
-    def _scores(self, X: Any) -> Matrix:
-        """Scores `(n_samples, n_outputs)` of new samples, in the precision of the data."""
-        check_is_fitted(self)
-        owner = type(self).__name__
-        if is_list_of_channels(X):
-            widths = [fourier.n_features_in_ for fourier in self.maps_]
-            given = [np.shape(part)[1] for part in X]
-            if given != widths:
-                raise DataError(
-                    f"{owner} was trained on channels of the widths {widths}; these have {given}."
-                )
-            parts, _ = read_channels(owner, X, None)
-        else:
-            n_features = np.shape(X)[1] if np.ndim(X) == 2 else None
-            if n_features is not None and n_features != self.n_features_in_:
-                raise DataError(
-                    f"X has {n_features} features, but {owner} is expecting {self.n_features_in_} features "
-                    "as input."
-                )
-            widths = self.channels or [fourier.n_features_in_ for fourier in self.maps_]
-            parts, _ = read_channels(owner, X, widths)
-            validate_data(self, X, reset=False, skip_check_array=True)
-        check_inputs(owner, parts, self.maps_)
-        features = ChannelFeatures(
-            parts, self.maps_, sigma=np.concatenate(self.sigma_), n_jobs=self.n_jobs
-        )
-        return (features.scores(self.coef_.T) + self.intercept_).astype(features.dtype)
 
 
 class FourierMKLClassifier(ClassifierMixin, FourierMKL):
@@ -485,8 +215,7 @@ class FourierMKLClassifier(ClassifierMixin, FourierMKL):
             As in `fit`.
         """
         scores = self._scores(X)
-        best = (scores[:, 0] > 0).astype(np.intp) if self._single else scores.argmax(axis=1)
-        return self.classes_[best]
+        return best_classes(self.classes_, scores)
 
     @available_if(lambda self: self.loss == "logistic")
     def predict_proba(self, X: Any) -> Matrix:
@@ -502,18 +231,9 @@ class FourierMKLClassifier(ClassifierMixin, FourierMKL):
             return np.hstack([1 - chances, chances])
         return chances / chances.sum(axis=1, keepdims=True)
 
-    def _targets(self, y: Any) -> Vector:
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        k = len(self.classes_)
-        if k < 2:
-            raise DataError(
-                f"FourierMKLClassifier needs samples of at least two classes; all {len(labels)} are of "
-                f"1 class, {self.classes_[0]!r}."
-            )
-        positive = [1] if k == 2 else range(k)
-        return np.stack([np.where(numbers == number, 1.0, -1.0) for number in positive], axis=1)
+    def _targets(self, y: npt.NDArray[Any]) -> Vector:
+        self.classes_, signs = class_signs("FourierMKLClassifier", y)
+        return signs
 
     def _make_loss(self, targets: Vector) -> SmoothLoss:
         if self.loss == "squared":
@@ -532,8 +252,11 @@ class FourierMKLRegressor(RegressorMixin, FourierMKL):
         Half the width of the tube.
     gamma : float
         How sharp its borders are.
-    channels, penalty, regularisation, share, kernel, n_components, sigma, c, frequencies, learn_sigma, \
-per_feature, sigma_penalty, sigma_regularisation, sigma_iter, fit_intercept, tol, max_iter, random_state, n_jobs
+    channels, penalty, regularisation, share, kernel, n_components, sigma, c, frequencies
+        As in `FourierMKLClassifier`.
+    learn_sigma, per_feature, sigma_penalty, sigma_regularisation, sigma_iter
+        As in `FourierMKLClassifier`.
+    fit_intercept, tol, max_iter, random_state, n_jobs
         As in `FourierMKLClassifier`.
 
     Attributes
@@ -623,8 +346,8 @@ per_feature, sigma_penalty, sigma_regularisation, sigma_iter, fit_intercept, tol
                 f"sharp. Got {self.gamma * self.epsilon:g} instead; take a smaller 'gamma'."
             )
 
-    def _targets(self, y: Any) -> Vector:
-        targets = _checked_targets(np.asarray(y))
+    def _targets(self, y: npt.NDArray[Any]) -> Vector:
+        targets = numeric_targets("FourierMKLRegressor", y)
         self._flat = targets.ndim == 1
         return targets[:, None] if self._flat else targets
 
@@ -637,20 +360,6 @@ per_feature, sigma_penalty, sigma_regularisation, sigma_iter, fit_intercept, tol
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def _checked_targets(y: npt.NDArray[Any]) -> Vector:
-    """Return targets as finite numbers; complain of anything else."""
-    if y.ndim not in (1, 2) or y.dtype.kind == "c":
-        raise DataError(f"FourierMKLRegressor: y must be a list of numbers or of rows of them, not {y.shape}.")
-    try:
-        targets = y.astype(np.float64)
-    except (TypeError, ValueError):
-        raise DataError("FourierMKLRegressor: y holds something that is no number.") from None
-    if not np.isfinite(targets).all():
-        place = int(np.argwhere(~np.isfinite(targets))[0][0])
-        raise DataError(f"FourierMKLRegressor: y holds NaN or infinity, first for sample {place}.")
-    return targets
 
 
 #: What the named models set.

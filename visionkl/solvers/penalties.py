@@ -33,7 +33,7 @@ class Penalty(Protocol):
         """Return the penalty of each output's weights."""
         ...
 
-    def prox(self, weights: Matrix, step: npt.ArrayLike) -> Matrix:
+    def prox(self, weights: Matrix, step: float | Vector) -> Matrix:
         """Return argmin_v ½ ‖v − weights‖² + step · penalty(v), for each output."""
         ...
 
@@ -53,9 +53,9 @@ class Squares:
         """Return the penalty of each output's weights."""
         return 0.5 * np.einsum("ij,ij->j", weights, weights)
 
-    def prox(self, weights: Matrix, step: npt.ArrayLike) -> Matrix:
+    def prox(self, weights: Matrix, step: float | Vector) -> Matrix:
         """Return weights shrunk by the same factor."""
-        return weights / (1 + np.asarray(step))
+        return weights / (1 + step)
 
     def dual_scale(self, slopes: Matrix, strength: Vector) -> Vector:
         """Return ones: every slope is that of some weights."""
@@ -89,7 +89,7 @@ class Absolute(Norm):
         """Return the penalty of each output's weights."""
         return np.abs(weights).sum(axis=0)
 
-    def prox(self, weights: Matrix, step: npt.ArrayLike) -> Matrix:
+    def prox(self, weights: Matrix, step: float | Vector) -> Matrix:
         """Return weights moved towards zero by the step, and no further."""
         return np.sign(weights) * np.maximum(np.abs(weights) - step, 0)
 
@@ -124,7 +124,7 @@ class Groups(Norm):
         """Return the penalty of each output's weights."""
         return self.norms(weights).sum(axis=0)
 
-    def prox(self, weights: Matrix, step: npt.ArrayLike) -> Matrix:
+    def prox(self, weights: Matrix, step: float | Vector) -> Matrix:
         """Return groups shortened by the step, and not below zero."""
         norms = self.norms(weights)
         factors = np.maximum(norms - step, 0) / np.maximum(norms, np.finfo(float).tiny)

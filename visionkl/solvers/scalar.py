@@ -15,7 +15,7 @@ gamma_logistic              see `GammaLogistic`     a smooth tube, the sharper t
 =========================== ======================= ==========================================================
 
 A `SmoothLoss` has a bounded curvature and a conjugate as well. With the first a loss lies below a parabola
-that touches it anywhere, and with the second a duality gap can be told (`visionkl.solvers.proximal`).
+that touches it anywhere, and with the second a duality gap can be told (`visionkl.solvers.smooth`).
 """
 
 from __future__ import annotations
