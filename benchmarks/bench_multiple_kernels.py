@@ -24,7 +24,7 @@ TOL = 1e-4
 
 
 def channels(n: int, r: int) -> tuple[list[npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
-    """r channels of 20 features, and targets that depend on three of them."""
+    """Make r channels of 20 features, and targets that depend on three of them."""
     random = stream(0, "channels")
     parts = [random.normal(size=(n, 20)) for _ in range(r)]
     y = np.sin(2 * parts[0][:, 0]) + parts[1][:, 0] * parts[1][:, 1] + np.tanh(parts[2][:, :3].sum(axis=1))

@@ -2,7 +2,8 @@
 
 `python benchmarks/peers.py install` makes the environment `benchmarks/.peers`, with everything pinned:
 
-- OpenCV, scikit-image, scikit-learn, faiss, skglm and dlib as wheels; dlib's trains detectors (`peer_trainer.py`);
+- OpenCV, scikit-image, scikit-learn, faiss, skglm and dlib as wheels; dlib's trains detectors
+  (`peer_trainer.py`);
 - dlib's HOG from its source, because its Python package does not offer the features by themselves:
   `peer_fhog.cpp` is compiled against dlib's headers with the flags that a C++ user would give (-O3
   -march=native). This step needs g++; without it that peer is left out, and the table says so.

@@ -104,11 +104,22 @@ def learn_weights(
 class GMKL(ChannelEstimator):
     """Base of the two estimators: everything but what labels mean."""
 
-    C: float
-    kernel: Any
-    tol: float
-    max_iter: int
-    n_jobs: int | None
+    def __init__(
+        self,
+        channels: Any = None,
+        *,
+        C: float = 100.0,
+        kernel: Any = "gaussian",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.channels = channels
+        self.C = C
+        self.kernel = kernel
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: npt.ArrayLike) -> Any:
         """Learn.
@@ -218,23 +229,6 @@ class GMKLClassifier(ClassifierMixin, GMKL):
     [True, False]
     """
 
-    def __init__(
-        self,
-        channels: Any = None,
-        *,
-        C: float = 100.0,
-        kernel: Any = "gaussian",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.channels = channels
-        self.C = C
-        self.kernel = kernel
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-
     def decision_function(self, X: Any) -> Matrix:
         """Return scores: `(n_samples,)` for two classes, `(n_samples, n_classes)` for more."""
         scores = self._scores(X)
@@ -270,23 +264,6 @@ class GMKLRegressor(RegressorMixin, GMKL):
     >>> bool(model.kernel_weights_[0] > 10 * model.kernel_weights_[1])
     True
     """
-
-    def __init__(
-        self,
-        channels: Any = None,
-        *,
-        C: float = 100.0,
-        kernel: Any = "gaussian",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.channels = channels
-        self.C = C
-        self.kernel = kernel
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
 
     def predict(self, X: Any) -> Matrix:
         """Return the values, `(n_samples,)` or `(n_samples, n_outputs)` as y was."""
