@@ -236,6 +236,19 @@ def faiss_encode(cells: np.ndarray, words: np.ndarray, threads: int) -> float:
     return _seconds(lambda: quantizer.compute_codes(cells))
 
 
+def skglm_group_lasso(
+    features: np.ndarray, targets: np.ndarray, size: int, strength: float, tol: float, threads: int, save: str
+) -> float:
+    """Solve a group lasso of groups of one size with skglm, and save the weights."""
+    from skglm import GroupLasso
+
+    model = GroupLasso(groups=size, alpha=strength, tol=tol, fit_intercept=True)
+    with _blas_threads(threads):
+        seconds = _seconds(lambda: model.fit(features, targets))
+    np.save(save, model.coef_)
+    return seconds
+
+
 def _faiss(threads: int) -> Any:
     try:
         import faiss
@@ -253,6 +266,10 @@ def version_for(function: str) -> str:
         import sklearn
 
         return str(sklearn.__version__)
+    if function.startswith("skglm"):
+        import skglm
+
+        return str(skglm.__version__)
     if function.startswith("vlfeat"):
         return _vlfeat().vl_get_version_string().decode()
     if function.startswith("dlib"):
@@ -285,6 +302,7 @@ def main() -> None:
         sklearn_mixture,
         faiss_learn,
         faiss_encode,
+        skglm_group_lasso,
         version_for,
     )
     functions = {peer.__name__: peer for peer in peers}

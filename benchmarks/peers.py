@@ -2,7 +2,8 @@
 
 `python benchmarks/peers.py install` makes the environment `benchmarks/.peers`, with everything pinned:
 
-- OpenCV, scikit-image, scikit-learn, faiss and dlib as wheels; dlib's trains detectors (`peer_trainer.py`);
+- OpenCV, scikit-image, scikit-learn, faiss, skglm and dlib as wheels; dlib's trains detectors
+  (`peer_trainer.py`);
 - dlib's HOG from its source, because its Python package does not offer the features by themselves:
   `peer_fhog.cpp` is compiled against dlib's headers with the flags that a C++ user would give (-O3
   -march=native). This step needs g++; without it that peer is left out, and the table says so.
@@ -36,6 +37,7 @@ PACKAGES = (
     "scikit-image==0.26.0",
     "scikit-learn==1.9.1",
     "faiss-cpu==1.15.1",
+    "skglm==0.5",
     "dlib-bin==20.0.1.post1",
 )
 NOT_INSTALLED = "run 'python benchmarks/peers.py install' first"

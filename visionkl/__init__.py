@@ -61,6 +61,11 @@ _DEFINED_IN = {
     "FourierKernelRegressor": "visionkl.learning.single",
     "KernelRidgeGD": "visionkl.learning.exact",
     "KernelRidgeGDClassifier": "visionkl.learning.exact",
+    "FourierMKLClassifier": "visionkl.learning.multiple",
+    "FourierMKLRegressor": "visionkl.learning.multiple",
+    "named_model": "visionkl.learning.multiple",
+    "GMKLClassifier": "visionkl.learning.gmkl",
+    "GMKLRegressor": "visionkl.learning.gmkl",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

@@ -39,6 +39,11 @@ from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
 from visionkl.learning.classify import ImageClassifier as ImageClassifier
 from visionkl.learning.exact import KernelRidgeGD as KernelRidgeGD
 from visionkl.learning.exact import KernelRidgeGDClassifier as KernelRidgeGDClassifier
+from visionkl.learning.gmkl import GMKLClassifier as GMKLClassifier
+from visionkl.learning.gmkl import GMKLRegressor as GMKLRegressor
+from visionkl.learning.multiple import FourierMKLClassifier as FourierMKLClassifier
+from visionkl.learning.multiple import FourierMKLRegressor as FourierMKLRegressor
+from visionkl.learning.multiple import named_model as named_model
 from visionkl.learning.single import FourierKernelClassifier as FourierKernelClassifier
 from visionkl.learning.single import FourierKernelRegressor as FourierKernelRegressor
 from visionkl.learning.svm import BundleSVC as BundleSVC

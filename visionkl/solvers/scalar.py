@@ -10,7 +10,12 @@ squared_hinge               max(0, 1 − z)²          differentiable; counts gr
 logistic                    log(1 + e^(−z))         its scores are log-odds
 epsilon_insensitive         max(0, abs(z − y) − ε)  support vector regression; take this if unsure
 squared_epsilon_insensitive max(0, abs(z − y) − ε)² differentiable; with ε = 0 the squared error
+squared                     ½ (z − y)²              least squares; for labels as well
+gamma_logistic              see `GammaLogistic`     a smooth tube, the sharper the higher γ
 =========================== ======================= ==========================================================
+
+A `SmoothLoss` has a bounded curvature and a conjugate as well. With the first a loss lies below a parabola
+that touches it anywhere, and with the second a duality gap can be told (`visionkl.solvers.smooth`).
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, xlogy
 
 Vector = npt.NDArray[np.float64]
 
@@ -36,6 +42,24 @@ class Loss(Protocol):
 
     def tangents(self, z: Vector, weights: Vector, slack: float) -> tuple[Vector, Vector]:
         """Slopes and offsets of lines below the loss, whose weighted sum is at most `slack` below it at z."""
+        ...
+
+
+class SmoothLoss(Protocol):
+    """A convex loss with a bounded second derivative."""
+
+    curvature: float
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at margins or scores."""
+        ...
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at margins or scores."""
+        ...
+
+    def conjugate(self, slope: Vector) -> Vector:
+        """Return max_z slope · z − loss(z), for slopes that the loss has somewhere."""
         ...
 
 
@@ -75,6 +99,8 @@ def _width_of_slack(distance: Vector, weights: Vector, slack: float) -> float:
 class SquaredHinge:
     """`max(0, 1 − z)²`."""
 
+    curvature = 2.0
+
     def value(self, z: Vector) -> Vector:
         """Losses at margins."""
         return np.maximum(1 - z, 0) ** 2
@@ -88,9 +114,15 @@ class SquaredHinge:
         slopes = self.derivative(z)
         return slopes, self.value(z) - slopes * z
 
+    def conjugate(self, slope: Vector) -> Vector:
+        """Return the conjugate; slopes are 0 or below."""
+        return slope + slope**2 / 4
+
 
 class Logistic:
     """`log(1 + e^(−z))`."""
+
+    curvature = 0.25
 
     def value(self, z: Vector) -> Vector:
         """Losses at margins."""
@@ -104,6 +136,10 @@ class Logistic:
         """Slopes and offsets of the tangents."""
         slopes = self.derivative(z)
         return slopes, self.value(z) - slopes * z
+
+    def conjugate(self, slope: Vector) -> Vector:
+        """Return the conjugate; slopes lie between -1 and 0."""
+        return xlogy(-slope, -slope) + xlogy(1 + slope, 1 + slope)
 
 
 LOSSES: dict[str, Loss] = {"hinge": Hinge(), "squared_hinge": SquaredHinge(), "logistic": Logistic()}
@@ -166,3 +202,96 @@ TUBES = {
     "epsilon_insensitive": EpsilonInsensitive,
     "squared_epsilon_insensitive": SquaredEpsilonInsensitive,
 }
+
+
+class Squared:
+    """`½ (z − y)²`.
+
+    Parameters
+    ----------
+    targets : ndarray of float64
+        y; any shape, that of the scores.
+    """
+
+    curvature = 1.0
+
+    def __init__(self, targets: Vector) -> None:
+        self.targets = targets
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at scores."""
+        return 0.5 * (z - self.targets) ** 2
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at scores."""
+        return z - self.targets
+
+    def conjugate(self, slope: Vector) -> Vector:
+        """Return the conjugate."""
+        return slope * (0.5 * slope + self.targets)
+
+
+class GammaLogistic:
+    """The ε-insensitive γ-logistic loss, which turns into `max(0, |z − y| − ε)` as γ grows (METHODS §7).
+
+    `(1/γ) [log(1 + e^(γ(z − y − ε))) + log(1 + e^(γ(y − z − ε))) − 2 log(1 + e^(−γε))]`, which is 0 for
+    z = y. With e = z − y its derivative is `sinh(γe) / (cosh(γe) + cosh(γε))`, which can be inverted.
+
+    Parameters
+    ----------
+    targets : ndarray of float64
+        y; any shape, that of the scores.
+    epsilon : float
+    gamma : float
+        γ > 0, with γε at most 300.
+    """
+
+    def __init__(self, targets: Vector, epsilon: float, gamma: float) -> None:
+        self.targets = targets
+        self.epsilon = epsilon
+        self.gamma = gamma
+        # Where the second derivative is highest depends on γε; γ/2 is the bound for all, reached for ε = 0.
+        self.curvature = gamma / 2
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at scores."""
+        return self._of_error(z - self.targets)
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at scores."""
+        error = self.gamma * (z - self.targets)
+        width = self.gamma * self.epsilon
+        return expit(error - width) - expit(-error - width)
+
+    def conjugate(self, slope: Vector) -> Vector:
+        """Return the conjugate; slopes lie between -1 and 1."""
+        inner = np.clip(slope, -1 + 1e-15, 1 - 1e-15)
+        steep = np.cosh(self.gamma * self.epsilon) * inner / np.sqrt((1 - inner) * (1 + inner))
+        error = (np.arcsinh(steep) + np.arctanh(inner)) / self.gamma
+        return slope * (error + self.targets) - self._of_error(error)
+
+    def _of_error(self, error: Vector) -> Vector:
+        scaled, width = self.gamma * error, self.gamma * self.epsilon
+        both = np.logaddexp(0, scaled - width) + np.logaddexp(0, -scaled - width)
+        return (both - 2 * np.logaddexp(0, -width)) / self.gamma
+
+
+class Signed:
+    """A loss of margins as one of scores, given labels +1 and -1."""
+
+    def __init__(self, loss: SmoothLoss, labels: Vector) -> None:
+        self.loss = loss
+        self.labels = labels
+        self.curvature = loss.curvature
+
+    def value(self, z: Vector) -> Vector:
+        """Losses at scores."""
+        return self.loss.value(self.labels * z)
+
+    def derivative(self, z: Vector) -> Vector:
+        """Return derivatives at scores."""
+        return self.labels * self.loss.derivative(self.labels * z)
+
+    def conjugate(self, slope: Vector) -> Vector:
+        """Return the conjugate."""
+        return self.loss.conjugate(self.labels * slope)
