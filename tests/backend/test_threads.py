@@ -1,5 +1,8 @@
 """Threads: tasks in order, and memory of each thread's own."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -54,6 +57,20 @@ def test_tasks_of_tasks_let_their_results_go():
         return sum(array() is not None for array in kept)
 
     assert run_tasks(work, [1, 2], n_jobs=2) == [0, 0]
+
+
+def test_a_blas_that_is_loaded_later_is_held_to_one_thread():
+    script = (
+        "from visionkl.backend.threads import run_tasks\n"
+        "run_tasks(abs, [1])\n"
+        "import scipy.linalg\n"
+        "from threadpoolctl import threadpool_info\n"
+        "(inside,) = run_tasks(lambda _: threadpool_info(), [0])\n"
+        "print(sorted({one['num_threads'] for one in inside if one['user_api'] == 'blas'}))\n"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[1]\n", "")
 
 
 def test_the_number_of_threads_is_what_is_asked_for():

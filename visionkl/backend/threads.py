@@ -6,6 +6,7 @@ worker spins beside a compiled loop.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
@@ -94,11 +95,19 @@ def _share(function: Callable[[Task], Result], tasks: list[Task], n_threads: int
     return [results.pop(number) for number in range(len(tasks))]
 
 
-@cache
+# Each brings a BLAS of its own, and may be imported at any time.
+_BRING_BLAS = ("numpy", "scipy.linalg", "cv2")
+
+
 def _blas() -> "ThreadpoolController":
+    return _controller(tuple(name in sys.modules for name in _BRING_BLAS))
+
+
+@cache
+def _controller(imported: tuple[bool, ...]) -> "ThreadpoolController":
     from threadpoolctl import ThreadpoolController
 
-    # Looking for the loaded libraries takes milliseconds, so it is done once.
+    # Looking for the loaded libraries takes milliseconds, so it is done only when there may be new ones.
     return ThreadpoolController()
 
 

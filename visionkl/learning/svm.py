@@ -183,7 +183,8 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         ----------
         X : array_like of float, sparse matrix, or codes
         """
-        return self.classes_[winners(self._scores(X))]
+        best = winners(self._scores(X))
+        return self.classes_[best]
 
     @available_if(lambda self: self.probability)
     def predict_proba(self, X: Any) -> Vector:
