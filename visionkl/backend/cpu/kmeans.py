@@ -161,10 +161,12 @@ def _approach(columns, seed, nearest, approached, totals):
             for i in range(length):
                 distances[i] += (column[i] - value) * (column[i] - value)
         before, after = piece(nearest, first, length), piece(approached, first, length)
-        total = np.float32(0)
+        # The compiler may add in any order, and does not always choose the same: in double precision, the sum
+        # of so few numbers does not depend on it.
+        total = 0.0
         for i in range(length):
             after[i] = distances[i] if distances[i] < before[i] else before[i]
-            total += after[i]
+            total += np.float64(after[i])
         totals[chunk] = total
 
 
