@@ -32,10 +32,16 @@ RECIPES = sorted(
 ARGUMENTS = ["--data", "textures", *TINY_OPTIONS]
 
 
+@pytest.fixture(scope="module")
+def textures(tmp_path_factory):
+    """A folder of classes."""
+    return write_folder(tmp_path_factory.mktemp("data") / "textures", 60)
+
+
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
-    """The current folder, with a folder of classes."""
-    write_folder(tmp_path / "textures")
+def workplace(textures, tmp_path, monkeypatch):
+    """The current folder, with a copy of the data to spoil."""
+    shutil.copytree(textures, tmp_path / "textures")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -77,7 +83,7 @@ class TestFolderOfClasses:
             "plots",
             "report.html",
         }
-        assert "textures test, 6 pictures: accuracy 1.0000, mean over classes 1.0000" in out
+        assert "textures test, 45 pictures: accuracy 1.0000, mean over classes 1.0000" in out
         assert "report: runs/mine/report.html" in out
         for number, name in enumerate(classify_training.plan(ClassifierSettings(**TINY)), start=1):
             assert f"step {number} of 4: {name}" in err
@@ -85,14 +91,14 @@ class TestFolderOfClasses:
         for heading in ("How good it is", "What it gets right and wrong", "How training went", "Settings"):
             assert f"<h2>{heading}</h2>" in page
         assert "http" not in page
-        assert "gram: estimated for 24 samples" in page
+        assert "gram: estimated for 135 samples" in page
         assert {path.name for path in (folder / "plots").iterdir()} == {
             "confusion.png",
             "precision_recall.png",
         }
         header, *rows = (folder / "scores.csv").read_text().splitlines()
         assert header == "picture,lying,squares,standing"
-        assert len(rows) == 6
+        assert len(rows) == 45
 
     @pytest.mark.usefixtures("no_drawings")
     def test_its_config_gives_the_same_run_again(self, workplace, capsys):
@@ -103,7 +109,7 @@ class TestFolderOfClasses:
         assert document["run"] == "runs/classify-textures-2"
         assert document["training"]["settings"] == {**TINY, "seed": 7, "channels": ["grey"], "coding": "pq",
                                                     "cost": [10.0], "loss": "hinge"}  # fmt: skip
-        assert document["evaluation"]["confusion"] == [[2, 0, 0], [0, 2, 0], [0, 0, 2]]
+        assert document["evaluation"]["confusion"] == [[15, 0, 0], [0, 15, 0], [0, 0, 15]]
         first, again = (Path(f"runs/classify-textures{n}/classifier.safetensors") for n in ("", "-2"))
         assert first.read_bytes() == again.read_bytes()
         assert store.load(first).predict([texture("squares", 77)]).tolist() == ["squares"]
@@ -129,10 +135,10 @@ class TestFolderOfClasses:
         before = sorted(workplace.rglob("*"))
         code, out, _ = run(capsys, *ARGUMENTS, "--dry-run", "--test-share", "0.5")
         assert code == 0
-        assert "textures train: 15 pictures of 3 classes (lying 5, squares 5, standing 5)" in out
+        assert "textures train: 90 pictures of 3 classes (lying 30, squares 30, standing 30)" in out
         assert "time: roughly" in out
         code, out, _ = run(capsys, *ARGUMENTS, "--dry-run", "--json")
-        assert json.loads(out)["classes"] == {"lying": 8, "squares": 8, "standing": 8}
+        assert json.loads(out)["classes"] == {"lying": 45, "squares": 45, "standing": 45}
         assert sorted(workplace.rglob("*")) == before
 
     @pytest.mark.usefixtures("no_drawings")
@@ -326,9 +332,8 @@ def test_the_recipes_are_what_they_say():
 @pytest.mark.slow
 def test_in_processes_of_their_own_interrupted_and_resumed(workplace):
     """Whole with one job; interrupted with two, and resumed."""
-    write_folder(Path("many"), n=60)
     tool = [sys.executable, ROOT / "tools/train_classifier.py"]
-    command = [*tool, *ARGUMENTS, "--data", "many"]
+    command = [*tool, *ARGUMENTS]
     whole = subprocess.run([*command, "--out", "whole", "--jobs", "1"], capture_output=True, text=True)
     assert whole.returncode == 0, whole.stderr
     process = subprocess.Popen(
