@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "train an image classifier, score it, and write a report",
     ),
     "classify": ("visionkl.run.classify", "tell what pictures show"),
+    "bench": ("visionkl.run.experiments", "repeat a published experiment"),
     "sample": ("visionkl.run.make_sample", "generate a small data set to try things out with"),
 }
 
