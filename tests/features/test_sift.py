@@ -324,6 +324,21 @@ def test_any_picture_gives_vectors_of_length_one_or_zero(image, step, window):
     assert found.values.min(initial=0) >= 0
 
 
+def test_large_pictures_are_described_as_if_shrunk():
+    image = np.random.default_rng(2).integers(0, 256, (60, 90, 3), np.uint8)
+    large = image.repeat(4, axis=0).repeat(4, axis=1)
+    extractor = DenseSIFT(bin_sizes=(4, 6), max_side=90)
+    small, found = extractor.extract(image), extractor.extract(large)
+    np.testing.assert_allclose(found.values, small.values, atol=1e-5)
+    np.testing.assert_allclose(found.positions, 4 * small.positions)
+    np.testing.assert_allclose(found.sizes, 4 * small.sizes)
+    assert found.image_size == (360, 240)
+    # A strip stays wide enough.
+    assert len(extractor.extract(np.resize(image, (20, 2000, 3)))) > 0
+    with pytest.raises(ValueError, match="max_side"):
+        DenseSIFT(max_side=0).extract(image)
+
+
 def test_extractor_keeps_its_parameters():
     extractor = DenseSIFT(step=5, bin_sizes=(4, 8), color="opponent", normalisation="root")
     copy = clone(extractor)

@@ -13,6 +13,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from tests.solvers.problems import two_classes
 from visionkl.core.errors import DataError, UsageError
+from visionkl.learning import routes
 from visionkl.learning.svm import BundleSVC
 from visionkl.solvers.metrics import additive_metric
 
@@ -225,6 +226,23 @@ def test_the_route_is_chosen_and_said(two, caplog):
     assert far.route_ == "bundle"
     assert "did not reach" in far.route_reason_
     assert far.gap_ <= 1e-3
+
+
+def test_planes_do_what_descent_leaves(monkeypatch):
+    random = np.random.default_rng(3)
+    y = np.repeat([0, 1, 2], 40)
+    X = random.normal(size=(120, 30))
+    X[y == 0, 0] += 4  # one class is easily told from the others
+    monkeypatch.setattr(routes, "_TRIAL_PASSES", 500)
+    monkeypatch.setattr(routes, "_TRIAL_SECONDS", 0.0)
+    model = BundleSVC(tol=1e-3).fit(X, y)
+    assert "1 of 3 problems in 500 passes" in model.route_reason_
+    assert (model.gap_ <= 1e-3).all()
+    np.testing.assert_allclose(
+        model.decision_function(X),
+        BundleSVC(tol=1e-5, route="gram").fit(X, y).decision_function(X),
+        atol=0.05,
+    )
 
 
 def test_a_gap_that_is_not_reached_is_said(two):

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from visionkl.report.curves import Curve, plot_curves
 from visionkl.run import experiments
 from visionkl.run.experiments.findings import Findings, Table
@@ -32,3 +34,26 @@ def test_findings_become_a_page_with_its_figures(tmp_path):
     figures = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert figures["tables"][0]["rows"] == [[1000, 0.12345], [10000, None]]
     assert findings.save(tmp_path / "x").name == "x-2"
+
+
+def test_missing_data_are_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("VISIONKL_TEST_DATA", raising=False)
+    assert experiments.main(["fisher"]) == 2
+    assert "name the folder that holds flowers17" in capsys.readouterr().err
+    assert experiments.main(["fisher", "--data", str(tmp_path)]) == 3
+    assert "there is no flowers17 in it" in capsys.readouterr().err
+
+
+@pytest.mark.realdata
+def test_fisher_runs(tmp_path, realdata, capsys):
+    out = tmp_path / "fisher"
+    assert (
+        experiments.main(["fisher", "--data", str(realdata), "--out", str(out), "--quick", "--splits", "1"])
+        == 0
+    )
+    assert "results:" in capsys.readouterr().out
+    tables = json.loads((out / "results.json").read_text(encoding="utf-8"))["tables"]
+    accuracies = [float(row[2].split()[0]) for row in tables[0]["rows"]]
+    assert len(accuracies) == 2
+    assert min(accuracies) > 60  # of two classes
+    assert [row[3] for row in tables[1]["rows"]] == [4 * 8 * 16 * 8, 8 * 16]

@@ -108,7 +108,8 @@ class TestFolderOfClasses:
         document = json.loads(out)
         assert document["run"] == "runs/classify-textures-2"
         assert document["training"]["settings"] == {**TINY, "seed": 7, "channels": ["grey"], "coding": "pq",
-                                                    "cost": [10.0], "loss": "hinge"}  # fmt: skip
+                                                    "cost": [10.0], "loss": "hinge",
+                                                    "longest_side": 1024}  # fmt: skip
         assert document["evaluation"]["confusion"] == [[15, 0, 0], [0, 15, 0], [0, 0, 15]]
         first, again = (Path(f"runs/classify-textures{n}/classifier.safetensors") for n in ("", "-2"))
         assert first.read_bytes() == again.read_bytes()

@@ -68,6 +68,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
@@ -194,6 +195,9 @@ class DenseSIFT(BaseEstimator):
     ----------
     step, bin_sizes, window, smoothing, contrast_threshold, color, normalisation, dtype, n_jobs
         As in `dense_sift`.
+    max_side : int, optional
+        Pictures with a longer side are described as if they had been shrunk to this one; places and sizes are
+        those of the picture that was given. A photograph of 12 megapixels would have a million descriptors.
 
     Examples
     --------
@@ -213,6 +217,7 @@ class DenseSIFT(BaseEstimator):
         color: str = "grey",
         normalisation: str = "l2",
         dtype: str = "float32",
+        max_side: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.step = step
@@ -223,11 +228,29 @@ class DenseSIFT(BaseEstimator):
         self.color = color
         self.normalisation = normalisation
         self.dtype = dtype
+        self.max_side = max_side
         self.n_jobs = n_jobs
 
     def extract(self, image: npt.ArrayLike) -> LocalDescriptors:
         """Describe a picture `(rows, cols)` or `(rows, cols, 3)` with values 0..255."""
-        return dense_sift(image, **self.get_params(deep=False))
+        settings = self.get_params(deep=False)
+        max_side = settings.pop("max_side")
+        if max_side is None:
+            return dense_sift(image, **settings)
+        check_number("DenseSIFT", "max_side", max_side, low=1, integer=True)
+        picture = np.asarray(image)
+        if picture.ndim not in (2, 3) or max(picture.shape[:2]) <= max_side:
+            return dense_sift(image, **settings)
+        # A long strip must stay wide enough to be described.
+        height, width = picture.shape[:2]
+        needed = min(3 * max(self.bin_sizes) + 1, height, width)
+        factor = max(max_side / max(height, width), needed / min(height, width))
+        size = (max(1, round(width * factor)), max(1, round(height * factor)))
+        found = dense_sift(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), **settings)
+        scale = np.array([width / size[0], height / size[1]], np.float32)
+        return LocalDescriptors(
+            found.values, found.positions * scale, found.sizes / np.float32(factor), (width, height)
+        )
 
 
 def mirror(values: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -26,6 +26,8 @@ class ClassifierSettings:
         Distance of neighbouring descriptors in pixels; a larger one takes less time.
     bin_sizes : list of int
         Sizes of descriptors: the edge of one of the 4 × 4 bins, in pixels.
+    longest_side : int
+        Pictures with a longer side are shrunk to it, in pixels, before they are described.
     n_pca : int
         Principal components of descriptors.
     n_gaussians : int
@@ -52,6 +54,7 @@ class ClassifierSettings:
     channels: list[str] = field(default_factory=lambda: ["grey"])
     step: int = 5
     bin_sizes: list[int] = field(default_factory=lambda: [4, 6, 8, 10])
+    longest_side: int = 1024
     n_pca: int = 64
     n_gaussians: int = 64
     cells: list[int] = field(default_factory=lambda: [1, 3])
@@ -77,6 +80,7 @@ class ClassifierSettings:
         for cost in self.cost:
             check_number(_OWNER, "cost", cost, low=1e-9)
         check_number(_OWNER, "step", self.step, low=1, high=1000, integer=True)
+        check_number(_OWNER, "longest_side", self.longest_side, low=16, integer=True)
         check_number(_OWNER, "n_pca", self.n_pca, low=1, high=128, integer=True)
         check_number(_OWNER, "n_gaussians", self.n_gaussians, low=1, high=65536, integer=True)
         check_choice(_OWNER, "coding", self.coding, ("pq", "none"))

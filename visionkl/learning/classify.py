@@ -240,6 +240,7 @@ def make_encoder(settings: ClassifierSettings, channel: str, n_jobs: int | None 
             bin_sizes=tuple(settings.bin_sizes),
             color=channel,
             normalisation="root",
+            max_side=settings.longest_side,
             n_jobs=1,  # pictures run side by side
         ),
         random_state=settings.seed,

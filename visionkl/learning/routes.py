@@ -15,8 +15,8 @@ costs next to nothing, so it is the one for few samples and many classes; rows w
 features or few classes; and the bundle solver wins on codes, and on everything as n grows.
 
 Descent does not get on where features are far from the same scale or from zero mean, which cannot be told
-beforehand. So when the choice is ours, it has some passes to succeed in, and else the bundle solver, which
-hardly minds, does it.
+beforehand. So when the choice is ours, it has some passes to succeed in, and the bundle solver, which hardly
+minds, does what is left.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _LOOK_UP, _LOOK_UP_LINES, _DECODE = 9e-10, 4e-9, 1.2e-8
 _MASTER = 3e-3
 # Passes until a gap of 1e-2, as measured on long correlated vectors; those over the Gram matrix are short.
 _BUNDLE_PASSES, _DUAL_PASSES, _GRAM_PASSES = 55, 50, 6
-# Passes that descent has to succeed in, when it was not asked for.
-_TRIAL_PASSES = 300
+# Passes that descent has to succeed in, when it was not asked for; more, if all take no longer than this.
+_TRIAL_PASSES, _TRIAL_SECONDS = 300, 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,17 +252,29 @@ def solve(
     taken, reason = choose_route(route, rows, len(problems), settings.loss, settings.tol, metric, owner)
     if taken == "bundle":
         return Answer(taken, reason, list(_by_planes(rows, problems, strengths, metric, settings)))
-    if route == "auto":
-        settings_of_trial = replace(settings, max_passes=min(settings.max_passes, _TRIAL_PASSES))
-    else:
-        settings_of_trial = settings
-    found = []
-    for solutions in _by_descent(rows, problems, strengths, taken, settings_of_trial):
-        found.append(solutions)
-        if route == "auto" and not all(solution.converged for solution in solutions):
-            reason = f"bundle: {taken} did not reach the gap in {settings_of_trial.max_passes} passes"
-            return Answer("bundle", reason, list(_by_planes(rows, problems, strengths, metric, settings)))
-    return Answer(taken, reason, found)
+    if route != "auto":
+        return Answer(taken, reason, list(_by_descent(rows, problems, strengths, taken, settings)))
+    trial = replace(
+        settings,
+        max_passes=min(settings.max_passes, _trial_passes(taken, rows, len(problems) * len(strengths))),
+    )
+    found = list(_by_descent(rows, problems, strengths, taken, trial))
+    left = [k for k in range(len(problems)) if not all(solutions[k].converged for solutions in found)]
+    if left:
+        some = [problems[k] for k in left]
+        for solutions, more in zip(found, _by_planes(rows, some, strengths, metric, settings), strict=True):
+            for k, solution in zip(left, more, strict=True):
+                solutions[k] = solution
+        number = "all" if len(left) == len(problems) else f"{len(left)} of {len(problems)}"
+        reason = f"bundle: {taken} did not reach the gap of {number} problems in {trial.max_passes} passes"
+    return Answer("bundle" if left else taken, reason, found)
+
+
+def _trial_passes(route: str, rows: Rows, n_solutions: int) -> int:
+    """Tell how many passes over a Gram matrix, which is small if the samples are few, or over rows to try."""
+    if route == "rows":
+        return _TRIAL_PASSES
+    return max(_TRIAL_PASSES, int(_TRIAL_SECONDS / (n_solutions * rows.n_rows**2 * _SCAN)))
 
 
 def _by_planes(

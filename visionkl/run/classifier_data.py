@@ -162,7 +162,7 @@ def _with_positives(
 
 
 def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> tuple[list[Example], float]:
-    """List the pictures that can be decoded and are large enough; count their pixels."""
+    """List the pictures that can be decoded and are large enough; count the pixels that are described."""
     good: list[Example] = []
     n_pixels = 0.0
     with console.progress("checking", len(dataset)) as progress:
@@ -183,7 +183,7 @@ def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> 
                 leave_out(example, error)
                 continue
             good.append(example)
-            n_pixels += height * width
+            n_pixels += height * width * min(1.0, settings.longest_side / max(height, width)) ** 2
             progress.advance()
     if not good:
         raise DataError(f"{dataset.name}: not one of its {len(dataset)} pictures can be used.")

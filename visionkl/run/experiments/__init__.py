@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
-EXPERIMENTS: dict[str, tuple[str, str]] = {}
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "fisher": (
+        "visionkl.run.experiments.fisher",
+        "Fisher vectors on flowers and on VOC, with and without codes",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +54,7 @@ def _help() -> str:
             "experiments:",
             *lines,
             "",
-            "bench EXPERIMENT --help says more.",
+            "bench EXPERIMENT --help says more; all take --jobs, --json, --quiet and --quick.",
             "",
         ]
     )
