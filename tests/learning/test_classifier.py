@@ -241,7 +241,7 @@ def test_planes_do_what_descent_leaves(monkeypatch):
     np.testing.assert_allclose(
         model.decision_function(X),
         BundleSVC(tol=1e-5, route="gram").fit(X, y).decision_function(X),
-        atol=0.05,
+        atol=0.2,
     )
 
 
