@@ -34,7 +34,8 @@ in a Gaussian process. Nothing else is added unless a matrix cannot be factored 
 repeated samples): then it is raised tenfold from rounding on until it can, and a warning says to what.
 
 If unsure: scale features that are measured in different units (StandardScaler), keep `criterion="kl"` and
-degrees (1, 11), and try `output_kernel=Gaussian(sigma)` with half and twice the σ that is taken by default.
+degrees (1, 11), and try `output_kernel=Gaussian(sigma)` with half, twice and four times the default's σ: the
+narrower the kernel, the less an answer is an average, and the less the polynomials add.
 Where outputs are a plain function of inputs, kernel ridge regression is as good and quicker.
 """
 
@@ -54,10 +55,10 @@ from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import Matrix
-from visionkl.kernels.exact import AnyKernel, Gaussian, make_kernel
+from visionkl.kernels.exact import AnyKernel, Gaussian
 from visionkl.kernels.sigma import feature_groups
 from visionkl.learning.exact import half_of_memory
-from visionkl.learning.twin_kernels import ACCEPTED, TwinKernelTransform
+from visionkl.learning.twin_kernels import ACCEPTED, TwinKernelTransform, twin_kernel
 from visionkl.learning.twin_search import (
     OwnSamples,
     Samples,
@@ -125,9 +126,9 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         leaves them as they are.
     kernel : str, Kernel or callable
         Of inputs: a name of `visionkl.kernels.exact`, a kernel object, or a function of two matrices of rows.
-        By name, the gaussian and exponential χ² kernels take a width that suits the data.
+        By name, the gaussian is as wide as samples are apart (the root of their mean squared distance).
     output_kernel : "gaussian" or Gaussian
-        Of outputs; by name, σ suits the spread of the outputs.
+        Of outputs; by name, it is as wide as outputs are apart.
     input_noise, output_noise : float
         Variances of noise, in shares of the kernels' diagonals.
     n_neighbors : int, optional
@@ -136,8 +137,8 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         How `TwinKernelTransform` measures dependence.
     n_components : int
         Features of its approximations.
-    max_iter : int
-        Most steps of a search; 0 gives the answer of kernel regression.
+    max_steps : int
+        Of a search; 0 gives the answer of kernel regression.
     tol : float
         A search ends when no slope of the criterion, in units of the output kernel's width, is larger.
     max_memory : int, optional
@@ -180,7 +181,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         n_neighbors: int | None = None,
         approximation: str = "auto",
         n_components: int = 100,
-        max_iter: int = 100,
+        max_steps: int = 100,
         tol: float = 1e-5,
         max_memory: int | None = None,
         random_state: Any = 0,
@@ -195,7 +196,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         self.n_neighbors = n_neighbors
         self.approximation = approximation
         self.n_components = n_components
-        self.max_iter = max_iter
+        self.max_steps = max_steps
         self.tol = tol
         self.max_memory = max_memory
         self.random_state = random_state
@@ -226,7 +227,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         output_kernel = self._measure_outputs(targets)
         self.transform_ = TwinKernelTransform(
             self.degrees,
-            input_kernel=make_kernel("TwinGaussianProcess", self.kernel, self.X_fit_),
+            input_kernel=twin_kernel("TwinGaussianProcess", self.kernel, self.X_fit_),
             output_kernel=output_kernel,
             approximation=self.approximation,
             n_components=self.n_components,
@@ -236,6 +237,8 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         self._coefficients = tuple(self.transform_.beta_.tolist())
         if self._n_own is None:
             self._factor_all()
+        else:
+            self._diagonal = self.transform_.input_kernel_.diagonal(self.X_fit_)
         return self
 
     def predict(
@@ -278,7 +281,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
             problem.output_noise,
         )
         answer = minimise_all(
-            criterion, start, low=self._low, high=self._high, max_iter=self.max_iter, tol=self.tol
+            criterion, start, low=self._low, high=self._high, max_iter=self.max_steps, tol=self.tol
         )
         return answer.points, eta
 
@@ -327,7 +330,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
 
     def _measure_outputs(self, targets: Vector) -> Gaussian:
         """Return the output kernel, and bring the outputs into units of its width."""
-        kernel = make_kernel("TwinGaussianProcess", self.output_kernel, targets)
+        kernel = twin_kernel("TwinGaussianProcess", self.output_kernel, targets)
         assert isinstance(kernel, Gaussian)
         sigmas, groups = feature_groups("TwinGaussianProcess", kernel.sigma, kernel.blocks, targets.shape[1])
         if not (sigmas > 0).all():
@@ -357,7 +360,6 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
     def _block_size(self) -> int:
         numbers = len(self.X_fit_)
         if self._n_own is not None:
-            self._diagonal = self.transform_.input_kernel_.diagonal(self.X_fit_)
             numbers = max(numbers, self._n_own * (self._n_own + self.outputs_.shape[1]))
         return max(1, min(_BLOCK_POINTS, _BLOCK_NUMBERS // numbers))
 
@@ -382,7 +384,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         check_number(owner, "output_noise", self.output_noise, low=0)
         if self.n_neighbors is not None:
             check_number(owner, "n_neighbors", self.n_neighbors, low=2, integer=True)
-        check_number(owner, "max_iter", self.max_iter, low=0, integer=True)
+        check_number(owner, "max_steps", self.max_steps, low=0, integer=True)
         check_number(owner, "tol", self.tol, low=0)
         if self.max_memory is not None:
             check_number(owner, "max_memory", self.max_memory, low=1, integer=True)
@@ -390,6 +392,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = self.criterion == "hsic"
         tags.input_tags.positive_only = (
             TwinKernelTransform(input_kernel=self.kernel).__sklearn_tags__().input_tags.positive_only
         )

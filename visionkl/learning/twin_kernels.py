@@ -84,7 +84,8 @@ class TwinKernelTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         The highest powers of the input and of the output kernel; 1 leaves a kernel as it is.
     input_kernel, output_kernel : str, Kernel or callable
         Names of `visionkl.kernels.exact`, kernel objects, or functions of two matrices of rows. By name, the
-        gaussian and exponential χ² kernels take a width that suits the data.
+        gaussian is as wide as rows are apart (the root of their mean squared distance), and the exponential
+        χ² kernel takes the mean distance.
     approximation : {"auto", "exact", "fourier", "nystroem"}
         How dependence is measured: by Gram matrices, whose time and memory grow with the square of the number
         of samples, or by features, which grow linearly. `"auto"` is exact up to 4000 samples, and takes
@@ -159,8 +160,8 @@ class TwinKernelTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         )
         outputs = outputs.reshape(len(outputs), -1).astype(np.float64, copy=False)
         kernels = (
-            make_kernel("TwinKernelTransform", self.input_kernel, rows),
-            make_kernel("TwinKernelTransform", self.output_kernel, outputs),
+            twin_kernel("TwinKernelTransform", self.input_kernel, rows),
+            twin_kernel("TwinKernelTransform", self.output_kernel, outputs),
         )
         scales = tuple(_scale(*pair) for pair in zip(kernels, (rows, outputs), degrees, strict=True))
         self.input_scale_, self.output_scale_ = scales
@@ -246,6 +247,16 @@ class TwinKernelTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         kernel = KERNELS.get(self.input_kernel) if isinstance(self.input_kernel, str) else self.input_kernel
         tags.input_tags.positive_only = getattr(kernel, "histogram", False)
         return tags
+
+
+def twin_kernel(owner: str, kernel: AnyKernel, rows: Matrix) -> Kernel:
+    """Make a kernel by name, or pass one through; the gaussian is as wide as rows are apart on average.
+
+    Half the σ of `Gaussian.of`: powers of the kernel are narrower, and reach down to a third of the width.
+    """
+    if isinstance(kernel, str) and kernel == "gaussian":
+        return Gaussian(np.asarray(Gaussian.of(rows).sigma).item() / 2)
+    return make_kernel(owner, kernel, rows)
 
 
 def most_dependent(C: npt.ArrayLike) -> Twins:

@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
-EXPERIMENTS: dict[str, tuple[str, str]] = {}
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "twin": (
+        "visionkl.run.experiments.twin",
+        "twin kernels and twin Gaussian processes (S-shape, USPS, pose)",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
