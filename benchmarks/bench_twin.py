@@ -77,7 +77,8 @@ def _search(setting: Setting, X: Array, Y: Array) -> Iterator[Contestant]:
     apart = np.abs(np.subtract(*values)).max()
     setting.notes.append(
         f"twin search, {Y.shape[1]} output(s): the loop is timed for {N_LOOPED} of {N_NEW} answers, and "
-        f"counts {N_NEW // N_LOOPED} times; the criterion at its answers and at ours differs by {apart:.1g} at most"
+        f"counts {N_NEW // N_LOOPED} times; the criterion at its answers and at ours differs by "
+        f"{apart:.1g} at most"
     )
     yield Contestant("visionkl", "ours", lambda: _discard(process.predict(new)))
     yield Contestant(
@@ -145,15 +146,9 @@ def _products(K: Array, G: Array, n_powers: int = DEGREES[0]) -> Array:
     """Compute tr(H K^(i) H G^(j)) as it is written, for the first powers of K and all of G."""
     m = len(K)
     H = np.eye(m) - 1 / m
-    return (
-        np.array(
-            [
-                [np.trace(H @ K**i @ H @ G**j) for j in range(1, DEGREES[1] + 1)]
-                for i in range(1, n_powers + 1)
-            ]
-        )
-        / (m - 1) ** 2
-    )
+    centred = [H @ K**i @ H for i in range(1, n_powers + 1)]
+    powers = range(1, DEGREES[1] + 1)
+    return np.array([[np.trace(matrix @ G**j) for j in powers] for matrix in centred]) / (m - 1) ** 2
 
 
 def _times(count: int, threads: int, work: object) -> float:

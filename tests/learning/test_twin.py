@@ -90,7 +90,7 @@ def test_degree_one_is_the_plain_process(smooth, criterion):
     process = TwinGaussianProcess(
         criterion=criterion, degrees=(1, 1), kernel=Gaussian(1.0), output_kernel=Gaussian(2.0), tol=1e-8
     )
-    plain = Plain(X, Y, 1.0, 2.0, 1e-3)
+    plain = Plain(X, Y, 1.0, 2.0, 1e-2)
     found = process.fit(X, Y).predict(X_new[:8])
     wanted = plain.predict(X_new[:8], criterion)
     inside = (np.abs(wanted - Y.mean(axis=0)) < 0.5 + np.abs(Y - Y.mean(axis=0)).max(axis=0)).all(axis=1)
@@ -128,7 +128,7 @@ def test_values_against_the_definition(criterion):
     ).fit(X, Y)
     phi, psi = process.transform_.input_kernel_, process.transform_.output_kernel_
     gram, column = phi(X), phi(x, X)[0]
-    noise = 1e-3 * gram[0, 0], 1e-3 * float(psi.diagonal(Y)[0])
+    noise = 1e-2 * gram[0, 0], 1e-2 * float(psi.diagonal(Y)[0])
     u = np.linalg.solve(gram + noise[0] * np.eye(30), column)
     eta = gram[0, 0] + noise[0] - column @ u
 
@@ -186,8 +186,9 @@ def test_all_but_one_neighbour_is_nearly_all(smooth, criterion):
 def test_smooth_functions_are_learned(smooth):
     X, Y, X_new, Y_new = smooth
     Y, Y_new = Y / Y.std(axis=0), Y_new / Y.std(axis=0)
-    assert TwinGaussianProcess().fit(X, Y).score(X_new, Y_new) > 0.95
-    assert TwinGaussianProcess(n_neighbors=40).fit(X, Y).score(X_new, Y_new) > 0.9
+    little = {"input_noise": 1e-4, "output_noise": 1e-4}
+    assert TwinGaussianProcess(**little).fit(X, Y).score(X_new, Y_new) > 0.97
+    assert TwinGaussianProcess(**little, n_neighbors=40).fit(X, Y).score(X_new, Y_new) > 0.9
     assert TwinGaussianProcess(criterion="hsic", degrees=(11, 11)).fit(X, Y).score(X_new, Y_new) > 0.6
 
 
@@ -229,7 +230,7 @@ def test_far_from_all_samples_answers_stay_in_reach(smooth):
 def test_no_steps_give_the_answer_of_kernel_regression(smooth):
     X, Y, X_new, _ = smooth
     process = TwinGaussianProcess(max_steps=0, kernel=Gaussian(1.0)).fit(X, Y)
-    ridge = KernelRidge(kernel="rbf", gamma=0.5, alpha=1e-3).fit(X, Y - Y.mean(axis=0))
+    ridge = KernelRidge(kernel="rbf", gamma=0.5, alpha=1e-2).fit(X, Y - Y.mean(axis=0))
     np.testing.assert_allclose(process.predict(X_new), ridge.predict(X_new) + Y.mean(axis=0), rtol=1e-6)
 
 

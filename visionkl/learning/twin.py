@@ -130,7 +130,7 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
     output_kernel : "gaussian" or Gaussian
         Of outputs; by name, it is as wide as outputs are apart.
     input_noise, output_noise : float
-        Variances of noise, in shares of the kernels' diagonals.
+        Variances of noise, in shares of the kernels' diagonals. Data without noise want less.
     n_neighbors : int, optional
         Samples that answer for a test point; all by default.
     approximation : {"auto", "exact", "fourier", "nystroem"}
@@ -176,8 +176,8 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         degrees: tuple[int, int] = (1, 11),
         kernel: AnyKernel = "gaussian",
         output_kernel: str | Gaussian = "gaussian",
-        input_noise: float = 1e-3,
-        output_noise: float = 1e-3,
+        input_noise: float = 1e-2,
+        output_noise: float = 1e-2,
         n_neighbors: int | None = None,
         approximation: str = "auto",
         n_components: int = 100,

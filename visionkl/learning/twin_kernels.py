@@ -28,7 +28,6 @@ otherwise. The time is then linear in the number of samples.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,23 +52,6 @@ APPROXIMATIONS = ("auto", "exact", "fourier", "nystroem")
 ACCEPTED: dict[str, Any] = {"dtype": [np.float64, np.float32], "order": "C"}
 #: With more samples, "auto" does not make Gram matrices.
 _MOST_EXACT = 4000
-
-
-@dataclass(frozen=True)
-class Twins:
-    """Two polynomials of kernels.
-
-    Parameters
-    ----------
-    hsic : ndarray of float64, shape (d1 + 1, d2 + 1)
-        C.
-    alpha, beta : ndarray of float64, shapes (d1 + 1,) and (d2 + 1,)
-        Coefficients, of norm 1 and not negative.
-    """
-
-    hsic: Vector
-    alpha: Vector
-    beta: Vector
 
 
 class TwinKernelTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -166,11 +148,10 @@ class TwinKernelTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         scales = tuple(_scale(*pair) for pair in zip(kernels, (rows, outputs), degrees, strict=True))
         self.input_scale_, self.output_scale_ = scales
         self.hsic_ = self._dependence(kernels, rows, outputs, degrees)
-        twins = most_dependent(self.hsic_)
-        self.alpha_, self.beta_ = twins.alpha, twins.beta
+        self.alpha_, self.beta_ = most_dependent(self.hsic_)
         self.input_kernel_, self.output_kernel_ = (
             Polynomial(kernel, tuple((coefficients / scale ** np.arange(len(coefficients))).tolist()))
-            for kernel, coefficients, scale in zip(kernels, (twins.alpha, twins.beta), scales, strict=True)
+            for kernel, coefficients, scale in zip(kernels, (self.alpha_, self.beta_), scales, strict=True)
         )
         self.X_fit_ = rows
         self._n_features_out = len(rows)
@@ -259,15 +240,17 @@ def twin_kernel(owner: str, kernel: AnyKernel, rows: Matrix) -> Kernel:
     return make_kernel(owner, kernel, rows)
 
 
-def most_dependent(C: npt.ArrayLike) -> Twins:
-    """Return the polynomials whose dependence is largest: the first singular vectors of C.
+def most_dependent(C: npt.ArrayLike) -> tuple[Vector, Vector]:
+    """Return α and β, the coefficients of the polynomials that depend on each other most.
+
+    They are the first singular vectors of C, without negative numbers.
 
     Where C is 0 throughout, kernels stay as they are.
 
     Examples
     --------
-    >>> most_dependent([[0.0, 0.0, 0.0], [0.0, 3.0, 4.0]]).beta
-    array([0. , 0.6, 0.8])
+    >>> most_dependent([[0.0, 0.0, 0.0], [0.0, 3.0, 4.0]])
+    (array([0., 1.]), array([0. , 0.6, 0.8]))
     """
     matrix = np.asarray(C, dtype=np.float64)
     alpha, beta = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[1])
@@ -280,13 +263,13 @@ def most_dependent(C: npt.ArrayLike) -> Twins:
                 stacklevel=3,
             )
         alpha[1] = beta[1] = 1
-        return Twins(matrix, alpha, beta)
+        return alpha, beta
     left, _, right = np.linalg.svd(core / core.max())
     for coefficients, vector in ((alpha, left[:, 0]), (beta, right[0])):
         # The vectors of a matrix without negative numbers have none, but for their common sign and rounding.
         positive = np.abs(vector)
         coefficients[1:] = positive / np.linalg.norm(positive)
-    return Twins(matrix, alpha, beta)
+    return alpha, beta
 
 
 def _scale(kernel: Kernel, rows: Matrix, degree: int) -> float:
