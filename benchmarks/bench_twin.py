@@ -6,7 +6,8 @@ HSIC, and a loop over test points that calls L-BFGS for each, with the same crit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -151,10 +152,8 @@ def _products(K: Array, G: Array, n_powers: int = DEGREES[0]) -> Array:
     return np.array([[np.trace(matrix @ G**j) for j in powers] for matrix in centred]) / (m - 1) ** 2
 
 
-def _times(count: int, threads: int, work: object) -> float:
+def _times(count: int, threads: int, work: Callable[[], object]) -> float:
     """Time work that is done once in the place of so many times."""
-    import time
-
     with threadpool_limits(threads, "blas"):
         start = time.perf_counter()
         work()

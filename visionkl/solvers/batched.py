@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 Matrix = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 
 #: Returns values `(n,)` and slopes `(n, d)` of points `(n, d)`, told which problems they belong to.
 Evaluate = Callable[[Matrix, Indices], tuple[Matrix, Matrix]]
@@ -54,7 +55,7 @@ class Descents:
     points: Matrix
     values: Matrix
     n_iter: Indices
-    converged: npt.NDArray[np.bool_]
+    converged: Flags
 
 
 @dataclass
@@ -74,7 +75,7 @@ class _Batch:
     changes: Matrix  # of slopes, likewise
     inverses: Matrix  # 1 / ⟨move, change⟩, 0 where there is none yet
 
-    def keep(self, staying: npt.NDArray[np.bool_]) -> None:
+    def keep(self, staying: Flags) -> None:
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name)[staying])
 
@@ -121,8 +122,8 @@ def minimise_all(
     array([[ 1. ,  2. ],
            [-2. ,  0.5]])
     """
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    points = np.clip(np.array(start, np.float64), low, high)
+    floor, ceiling = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    points = np.clip(np.array(start, np.float64), floor, ceiling)
     n, d = points.shape
     which = np.arange(n)
     values, slopes = evaluate(points, which)
@@ -131,7 +132,7 @@ def minimise_all(
         which,
         points,
         values,
-        _free(points, slopes, low, high),
+        _free(points, slopes, floor, ceiling),
         np.zeros_like(points),
         np.ones(n),
         np.zeros(n, np.intp),
@@ -150,10 +151,10 @@ def minimise_all(
             batch.keep(~finished)
         if not len(batch.which):
             return answer
-        arrived = _advance(batch, evaluate, low, high, tol)
+        arrived = _advance(batch, evaluate, floor, ceiling, tol)
 
 
-def _advance(batch: _Batch, evaluate: Evaluate, low: Matrix, high: Matrix, tol: float) -> Matrix:
+def _advance(batch: _Batch, evaluate: Evaluate, low: Matrix, high: Matrix, tol: float) -> Flags:
     """Try a step of every search, and tell which have arrived."""
     trials = np.clip(batch.points + batch.steps[:, None] * batch.directions, low, high)
     values, slopes = evaluate(trials, batch.which)
@@ -174,7 +175,7 @@ def _advance(batch: _Batch, evaluate: Evaluate, low: Matrix, high: Matrix, tol: 
     return arrived | (good & (gained <= tol**2 * np.abs(values)))
 
 
-def _shorten(batch: _Batch, failed: npt.NDArray[np.bool_], promised: Matrix, gained: Matrix) -> None:
+def _shorten(batch: _Batch, failed: Flags, promised: Matrix, gained: Matrix) -> None:
     """Shorten steps that did not bring enough, to where a parabola through what is known is lowest."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         lowest = promised / (2 * (promised + gained))
@@ -200,7 +201,7 @@ def _remember(batch: _Batch, accepted: Indices, moves: Matrix, changes: Matrix) 
         memory[rows, 0] = newest
 
 
-def _choose_directions(batch: _Batch, chosen: npt.NDArray[np.bool_]) -> None:
+def _choose_directions(batch: _Batch, chosen: Flags) -> None:
     """Set the direction of some searches by the two loops of L-BFGS, downhill in any case."""
     moves, changes, inverses = batch.moves[chosen], batch.changes[chosen], batch.inverses[chosen]
     slopes = batch.slopes[chosen]
@@ -225,7 +226,7 @@ def _free(points: Matrix, slopes: Matrix, low: Matrix, high: Matrix) -> Matrix:
     return np.where(((points <= low) & (slopes > 0)) | ((points >= high) & (slopes < 0)), 0.0, slopes)
 
 
-def _note(answer: Descents, batch: _Batch, finished: Matrix, converged: Matrix) -> None:
+def _note(answer: Descents, batch: _Batch, finished: Flags, converged: Flags) -> None:
     rows = batch.which[finished]
     answer.points[rows] = batch.points[finished]
     answer.values[rows] = batch.values[finished]
