@@ -42,7 +42,9 @@ ANGLES = (
 _PIXELS = (60, 40)
 _CELLS = (12, 8)
 #: Height of the picture, where a figure is about 1.75 high.
-_HEIGHT = 2.1
+_HEIGHT = 2.3
+#: How far above the lower edge the ground is.
+_GROUND = 0.12
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +123,7 @@ def _draw(angles: Array, build: Array) -> npt.NDArray[np.bool_]:
     ends, thickness = _skeleton(angles, build)
     scale = _PIXELS[0] / _HEIGHT
     y, x = np.mgrid[: _PIXELS[0], : _PIXELS[1]]
-    places = np.stack([(x + 0.5 - _PIXELS[1] / 2) / scale, (_PIXELS[0] - y - 0.5) / scale], axis=-1)
+    places = np.stack([(x + 0.5 - _PIXELS[1] / 2) / scale, (_PIXELS[0] - y - 0.5) / scale - _GROUND], axis=-1)
     start, along = ends[:, 0], ends[:, 1] - ends[:, 0]
     away = places[:, :, None] - start
     share = np.einsum("rcld,ld->rcl", away, along) / np.maximum((along**2).sum(axis=1), 1e-9)
