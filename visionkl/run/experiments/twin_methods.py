@@ -25,12 +25,12 @@ Array = npt.NDArray[np.float64]
 #: Answers to the new samples of a draw, with some settings.
 Method = Callable[..., Array]
 
-#: The draw on which settings are chosen; draws that are compared have numbers from 0 on.
+#: The first draw on which settings are chosen; draws that are compared have numbers from 0 on.
 _CHOICE = 1_000_000
 _DEGREES = {"KL": (1, 11), "HSIC": (11, 11)}
 #: σ in units of the default.
 _INPUT_FACTORS = (1.0, 2.0)
-_OUTPUT_FACTORS = (1.0, 2.0, 4.0, 8.0)
+_OUTPUT_FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
 #: Draws for methods that take long: one machine for each output.
 _SLOW_DRAWS = 2
 
@@ -87,17 +87,22 @@ class Comparison:
     quick: bool = False
     chosen: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
 
+    def _n_choices(self) -> int:
+        return 1 if self.quick else self.problem.n_choices
+
     def n_steps(self, n_seeds: int) -> int:
         """Count what `run` reports."""
         return sum(len(settings) for _, settings in self._tuned().values()) + n_seeds
 
     def run(self, n_seeds: int, advance: Callable[[], object]) -> Outcome:
-        """Choose settings on a draw of its own, and compare all methods on others."""
-        draw = self.problem.draw(_CHOICE)
+        """Choose settings on draws of their own, and compare all methods on others."""
+        draws = [self.problem.draw(_CHOICE + number) for number in range(self._n_choices())]
         for name, (method, settings) in self._tuned().items():
             errors = []
             for setting in settings:
-                errors.append(np.abs(method(draw, **setting) - draw.Y_new).mean())
+                errors.append(
+                    np.mean([np.abs(method(draw, **setting) - draw.Y_new).mean() for draw in draws])
+                )
                 advance()
             self.chosen[name] = settings[int(np.argmin(errors))]
         errors_of: dict[str, list[float]] = {}

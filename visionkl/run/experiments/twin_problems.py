@@ -49,6 +49,8 @@ class Problem:
     title: str
     measure = "error"
     note = ""
+    #: Draws on which settings are chosen.
+    n_choices = 1
 
     def __init__(self, n_train: int, n_test: int) -> None:
         self.n_train = n_train
@@ -76,6 +78,7 @@ class SShape(Problem):
     """r from x = r + 0.3 sin(2πr) + noise: one x may have three r."""
 
     title = "S-shape"
+    n_choices = 10  # small draws, whose errors differ much
     note = (
         "Where x allows three answers, the least mean absolute error is that of the middle one, which need "
         "not be near any; so the distance to the nearest r that x allows (within the noise) is given as well."
