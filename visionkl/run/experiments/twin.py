@@ -31,7 +31,8 @@ ABOUT = (
     "paper's Poser set cannot be had). Errors are mean absolute errors on new samples. Without map: kernels "
     "as they are, degrees (1, 1). With map: polynomials of kernels, degrees (1, 11) for KL and (11, 11) for "
     "HSIC, as in the paper. Default widths: the root of the mean squared distance between samples, on both "
-    "sides. Chosen widths: those that are best on other draws, for each method by itself. % gain = (1 − error with map / error without map) · 100."
+    "sides. Chosen widths: those that are best on other draws, for each method by itself. "
+    "% gain = (1 − error with map / error without map) · 100."
 )
 
 
