@@ -66,6 +66,8 @@ _DEFINED_IN = {
     "named_model": "visionkl.learning.multiple",
     "GMKLClassifier": "visionkl.learning.gmkl",
     "GMKLRegressor": "visionkl.learning.gmkl",
+    "TwinGaussianProcess": "visionkl.learning.twin",
+    "TwinKernelTransform": "visionkl.learning.twin_kernels",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

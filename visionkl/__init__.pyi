@@ -48,4 +48,6 @@ from visionkl.learning.single import FourierKernelClassifier as FourierKernelCla
 from visionkl.learning.single import FourierKernelRegressor as FourierKernelRegressor
 from visionkl.learning.svm import BundleSVC as BundleSVC
 from visionkl.learning.svm import BundleSVR as BundleSVR
+from visionkl.learning.twin import TwinGaussianProcess as TwinGaussianProcess
+from visionkl.learning.twin_kernels import TwinKernelTransform as TwinKernelTransform
 from visionkl.store import load as load

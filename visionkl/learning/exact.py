@@ -100,7 +100,7 @@ class _ExactKernel(WidthLearner):
         return Gaussian(sigma)
 
     def _prepare(self, rows: Matrix, seed: int) -> None:
-        needed, most = 8 * len(rows) ** 2, self.max_memory or _half_of_memory()
+        needed, most = 8 * len(rows) ** 2, self.max_memory or half_of_memory()
         if needed > most:
             raise DataError(
                 f"{type(self).__name__}: the kernel matrix of {len(rows)} samples takes {needed / 2**30:.3g} "
@@ -242,7 +242,8 @@ def _bands(n_rows: int, n_columns: int) -> list[slice]:
     return [slice(first, min(first + size, n_rows)) for first in range(0, n_rows, size)]
 
 
-def _half_of_memory() -> int:
+def half_of_memory() -> int:
+    """Return how many bytes Gram matrices may take where nothing else is said."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):  # not on every system

@@ -13,10 +13,26 @@ from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
 EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "skl": ("visionkl.run.experiments.skl", "single kernel learning: time and accuracy, ours and exact"),
+    "mkl": ("visionkl.run.experiments.mkl", "multiple kernel learning: time and accuracy, ours and exact"),
+    "mbkl": (
+        "visionkl.run.experiments.mbkl",
+        "kernels of random binary maps against hand-picked ones, forests and boosted stumps",
+    ),
+    "twin": (
+        "visionkl.run.experiments.twin",
+        "twin kernels and twin Gaussian processes (S-shape, USPS, pose)",
+    ),
     "fisher": (
         "visionkl.run.experiments.fisher",
         "Fisher vectors on flowers and on VOC, with and without codes",
     ),
+    "flowers": ("visionkl.run.experiments.flowers", "learned weights of many kernels on Flowers17"),
+    "imagenet": (
+        "visionkl.run.experiments.imagenet",
+        "average and joint models of three channels on classes of ImageNet",
+    ),
+    "segments": ("visionkl.run.experiments.segments", "figure–ground segments: how well they fit objects"),
 }
 
 
