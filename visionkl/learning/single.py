@@ -46,6 +46,7 @@ from visionkl.kernels.base import Kernel, Matrix, check_above
 from visionkl.kernels.exact import Gaussian, SkewedChi2
 from visionkl.kernels.fourier import FourierMap
 from visionkl.kernels.sigma import Sigma
+from visionkl.learning.cross_ridge import CrossValidation
 from visionkl.learning.fourier_ridge import FourierRidge, Part
 from visionkl.learning.search import Criterion
 from visionkl.learning.widths import Classes, Values, WidthLearner
@@ -69,6 +70,7 @@ class _FourierKernel(WidthLearner):
         blocks: Sequence[int] | None = None,
         criterion: str = "validation",
         validation_fraction: float = 0.2,
+        n_folds: int | str = "auto",
         regularisation: float | str = "auto",
         penalty: float = 0.0,
         penalty_norm: str = "l2",
@@ -89,6 +91,7 @@ class _FourierKernel(WidthLearner):
         self.blocks = blocks
         self.criterion = criterion
         self.validation_fraction = validation_fraction
+        self.n_folds = n_folds
         self.regularisation = regularisation
         self.penalty = penalty
         self.penalty_norm = penalty_norm
@@ -143,14 +146,17 @@ class _FourierKernel(WidthLearner):
     def _inputs(self, rows: Matrix) -> Matrix:
         return self.map_.basis_.inputs(rows)
 
-    def _best_strength(self, parts: Sequence[Part], sigma: Vector, strength: float) -> float:
+    def _best_strength(self, parts: Sequence[Part], in_turn: bool, sigma: Vector, strength: float) -> float:
         # Few waves need a stronger ridge than the exact kernel.
+        strengths = [strength * 10**power for power in _STRONGER]
+        if in_turn:
+            return CrossValidation(self._ridge(), parts).best_strength(sigma, strengths)
         train, held_out = parts
-        return self._ridge().best_strength(
-            train, held_out, sigma, [strength * 10**power for power in _STRONGER]
-        )
+        return self._ridge().best_strength(train, held_out, sigma, strengths)
 
-    def _criterion(self, parts: Sequence[Part]) -> Criterion:
+    def _criterion(self, parts: Sequence[Part], in_turn: bool) -> Criterion:
+        if in_turn:
+            return CrossValidation(self._ridge(), parts).criterion
         return partial(self._ridge().criterion, parts[0], parts[1] if len(parts) > 1 else None)
 
     def _fit_weights(self, rows: Matrix, parts: Sequence[Part]) -> None:
@@ -169,7 +175,7 @@ class _FourierKernel(WidthLearner):
         return self.map_.sigma_[self.map_.groups_]
 
     def _ridge(self) -> FourierRidge:
-        return FourierRidge(type(self).__name__, self.map_.basis_, self.block_rows, self.n_jobs)
+        return FourierRidge(type(self).__name__, self.map_.basis_, self.block_rows, self.n_jobs, self._judge)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -195,6 +201,9 @@ class FourierKernelRegressor(Values, _FourierKernel):
         What σ is to make small; see the head of this module.
     validation_fraction : float
         Share of the samples that is held out for the validation criterion.
+    n_folds : int or "auto"
+        Parts that are held out in turn instead, so that all samples judge; 1 for one part only. By default 5
+        up to 20 000 samples, and 1 for more.
     regularisation : "auto" or float
         λ of the ridge. By default it starts at what generalised cross-validation finds best, and is learned
         as σ is, by the validation criterion.
@@ -258,8 +267,9 @@ class FourierKernelClassifier(Classes, _FourierKernel):
 
     Parameters
     ----------
-    kernel, n_components, sigma, learn, blocks, criterion, validation_fraction, regularisation, penalty, \
-    penalty_norm, c, frequencies, max_iter, tol, callback, warm_start, block_rows, random_state, n_jobs
+    kernel, n_components, sigma, learn, blocks, criterion, validation_fraction, n_folds, regularisation, \
+    penalty, penalty_norm, c, frequencies, max_iter, tol, callback, warm_start, block_rows, random_state, \
+    n_jobs
         As in `FourierKernelRegressor`. Of each class with two samples or more, some are held out, and never
         all.
 

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
-EXPERIMENTS: dict[str, tuple[str, str]] = {}
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "skl": ("visionkl.run.experiments.skl", "single kernel learning: time and accuracy, ours and exact"),
+    "mkl": ("visionkl.run.experiments.mkl", "multiple kernel learning: time and accuracy, ours and exact"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
