@@ -102,13 +102,7 @@ class _ExactKernel(WidthLearner):
         return Gaussian(sigma)
 
     def _prepare(self, rows: Matrix, seed: int) -> None:
-        needed, most = 8 * len(rows) ** 2, self.max_memory or _half_of_memory()
-        if needed > most:
-            raise DataError(
-                f"{type(self).__name__}: the kernel matrix of {len(rows)} samples takes {needed / 2**30:.3g} "
-                f"GB, where {most / 2**30:.3g} GB may be used; give fewer samples, raise 'max_memory', or "
-                f"take {self._instead}, whose memory does not grow so."
-            )
+        check_memory(type(self).__name__, len(rows), 8 * len(rows) ** 2, self.max_memory, self._instead)
         # Differences are all that the kernel sees: near 0 their squares lose less.
         self._centre = rows.mean(axis=0, dtype=np.float64)
 
@@ -271,6 +265,17 @@ def _pull_back(K: Matrix, left: Vector, right: Vector, X: Matrix, Y: Matrix) -> 
 def _bands(n_rows: int, n_columns: int) -> list[slice]:
     size = max(1, _BAND_NUMBERS // n_columns)
     return [slice(first, min(first + size, n_rows)) for first in range(0, n_rows, size)]
+
+
+def check_memory(owner: str, n_samples: int, needed: int, most: int | None, instead: str) -> None:
+    """Refuse kernel matrices of more bytes than may be used: by default half of the machine's memory."""
+    allowed = most or _half_of_memory()
+    if needed > allowed:
+        raise DataError(
+            f"{owner}: kernel matrices of {n_samples} samples take {needed / 2**30:.3g} GB, where "
+            f"{allowed / 2**30:.3g} GB may be used; give fewer samples, raise 'max_memory', or take "
+            f"{instead}, whose memory does not grow so."
+        )
 
 
 def _half_of_memory() -> int:

@@ -9,26 +9,27 @@ each feature, which may be thousands. A small σ means that a feature, or a bloc
 σ goes down one of two criteria, plus a penalty ρ ‖σ‖² or ρ ‖σ‖₁:
 
 * `"validation"`: the squared error ‖Φ_U β − v‖² on samples that were held out. It does not reward
-  overfitting, and learns the ridge's λ as well.
+  overfitting, and learns the ridge's λ as well. Up to 20 000 samples, five parts are held out in turn and all
+  samples judge (`visionkl.learning.cross_ridge`): hundreds of σ's come to suit a single part of few.
 * `"training"`: ½ ‖Φβ − y‖² + λ ‖β‖² on all samples. It needs no held-out samples, but with many σ's it fits
   noise, and λ stays where it starts.
 
 After the search the weights are fitted to all samples, held out or not, with the σ and λ found.
 
 Classes are learned as ±1 against the rest, all with the same σ. The mean of the targets is taken off before
-and is the intercept.
+and is the intercept. Held-out scores beyond their target are right, and are forgiven: σ of a classifier is
+judged by the squared hinge loss, while the weights are those of ridge regression.
 
 Implementation
 --------------
 See `visionkl.learning.fourier_ridge` for the equations, which are streamed: time grows linearly with the
-number of samples, and memory, beside the data, is that of `block_rows` × n_components and of one
-n_components² matrix. `visionkl.learning.search` is how σ goes down.
+number of samples, and memory, beside the data, is that of `block_rows` × n_components, of up to half a
+gigabyte of phases, and of an n_components² matrix for each part that is held out in turn.
+`visionkl.learning.search` is how σ goes down.
 
 If unsure: `learn="features"` for features that mean different things, some of which may mean nothing, and at
-least ten samples held out for each; `learn="blocks"` for channels; `learn="all"` for few samples, and for
-features that are all alike, such as pixels: with a σ for each pixel of USPS digits the squared error of new
-digits fell, but more of them were mistaken. As many components as time allows: it
-grows with their square. The frequencies of the skewed intersection kernel have no mean: some are so large
+least ten samples for each; `learn="blocks"` for channels; `learn="all"` for few samples. As many components
+as time allows: it grows with their square. The frequencies of the skewed intersection kernel have no mean: some are so large
 that the criterion is rough, and its σ's are better few.
 """
 

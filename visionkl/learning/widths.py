@@ -99,7 +99,7 @@ class WidthLearner(BaseEstimator):
             float(self.penalty),
             self.penalty_norm,
             auto and self.criterion == "validation",
-            len(rows) * float(np.finfo(rows.dtype).eps) if auto else 0.0,
+            10 * len(rows) * float(np.finfo(rows.dtype).eps) if auto else 0.0,
             self.max_iter,
             float(self.tol),
             self.callback,
