@@ -29,8 +29,8 @@ gigabyte of phases, and of an n_components² matrix for each part that is held o
 
 If unsure: `learn="features"` for features that mean different things, some of which may mean nothing, and at
 least ten samples for each; `learn="blocks"` for channels; `learn="all"` for few samples. As many components
-as time allows: it grows with their square. The frequencies of the skewed intersection kernel have no mean: some are so large
-that the criterion is rough, and its σ's are better few.
+as time allows: it grows with their square. The frequencies of the skewed intersection kernel have no mean:
+some are so large that the criterion is rough, and its σ's are better few.
 """
 
 from __future__ import annotations
