@@ -71,7 +71,7 @@ _KERNELS = ("gaussian", "skewed_chi2", "skewed_intersection")
 DRAWS = ("iid", "orthogonal", "quasi")
 _MOST_SOBOL_DIMENSIONS = 21201
 #: Features whose phases are multiplied out at a time: those of a band of rows stay in the cache of a core.
-_TILE = 256
+_TILE = 512
 
 #: Gives dL/dΦ of some rows, told which they are and what the map makes of them.
 Slopes = Callable[[slice, Matrix], Matrix]

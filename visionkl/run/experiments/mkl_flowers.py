@@ -36,7 +36,13 @@ _PUBLISHED = {
 
 
 def learn_flowers(
-    findings: Findings, folder: Path, components: list[int], seed: int, quick: bool, console: Console
+    findings: Findings,
+    folder: Path,
+    size: int,
+    components: list[int],
+    seed: int,
+    quick: bool,
+    console: Console,
 ) -> None:
     """Compare the models on all splits, and RFF-MKL with more and more Fourier features on the first."""
     channels, labels, splits = describe_flowers(folder, quick, seed, console)
@@ -46,7 +52,7 @@ def learn_flowers(
     ]
     data = [_explicit(problem) for problem in exact_data]
     named = partial(_named, random_state=seed, n_jobs=console.jobs)
-    size, table = components[-2], _Comparison(console)
+    table = _Comparison(console)
     for name, settings in NAMED_MODELS.items():
         single = "channels" in settings
         own = [_side_by_side(problem) if single else problem for problem in data]
