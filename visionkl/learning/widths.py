@@ -28,7 +28,8 @@ from visionkl.solvers.metrics import check_positive
 
 Vector = npt.NDArray[np.float64]
 
-#: Up to so many samples, one held-out part of them is too few to judge many σ's by.
+#: Up to so many samples, one held-out part of them is too few to judge many σ's by; of more than twice as
+#: many, so many are enough to come near the best σ's.
 _FEW_SAMPLES = 20_000
 
 # What scikit-learn's check of data is told.
@@ -107,7 +108,12 @@ class WidthLearner(BaseEstimator):
         if search.learn_strength and not self._goes_on(sigma):
             strength = max(strength, search.least_strength)
             strength = self._best_strength(parts, in_turn, sigma[groups], strength)
-        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength)
+        start = sigma
+        if len(rows) > 2 * _FEW_SAMPLES and not self._goes_on(sigma):
+            fewer = [_thinned(part, len(rows) // _FEW_SAMPLES) for part in parts]
+            found = search.run(self._criterion(fewer, in_turn), sigma, groups, strength)
+            sigma, strength = found.sigma, found.strength
+        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength, start)
         mean = wanted.mean(axis=0, dtype=np.float64)
         parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
         self.sigma_, self.regularisation_ = found.sigma, found.strength
@@ -329,6 +335,10 @@ def _folds(strata: npt.NDArray[np.intp], n_folds: int, seed: int) -> list[npt.ND
     shuffled = stream(seed, "held-out samples").permutation(len(strata))
     ordered = shuffled[np.argsort(strata[shuffled], kind="stable")]
     return [np.sort(ordered[first::n_folds]) for first in range(n_folds)]
+
+
+def _thinned(part: Part, every: int) -> Part:
+    return Part(np.ascontiguousarray(part.inputs[::every]), np.ascontiguousarray(part.targets[::every]))
 
 
 def _centred(inputs: Matrix, targets: Matrix, mean: Matrix) -> Part:

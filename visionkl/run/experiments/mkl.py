@@ -142,7 +142,7 @@ def _contenders(n_components: int, options: MKLOptions, console: Console) -> lis
         n_jobs=console.jobs,
     )
     exact = partial(GMKLClassifier, C=np.sqrt(2) / options.strength, tol=1e-4, n_jobs=console.jobs)
-    return [Contender(OURS, ours), Contender(EXACT, exact, 60 * options.exact_minutes, 3.0)]
+    return [Contender(OURS, ours), Contender(EXACT, exact, 60 * options.exact_minutes, 2.5)]
 
 
 def _faster(ladders: dict[str, list[Score]]) -> str:
