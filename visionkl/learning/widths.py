@@ -84,11 +84,10 @@ class WidthLearner(BaseEstimator):
         in_turn = n_folds > 1
         if in_turn:
             chosen = _folds(strata, n_folds, seed)
-            learned = np.arange(len(rows))
         else:
-            train, held = self._split(len(rows), n_given, validation is not None, strata, seed)
-            chosen = [part for part in (train, held) if len(part)]
-            learned = train
+            split = self._split(len(rows), n_given, validation is not None, strata, seed)
+            chosen = [part for part in split if len(part)]
+        learned = np.sort(np.concatenate(chosen)) if in_turn else chosen[0]
         sigma, groups, strength = self._start(rows[learned], wanted[learned], seed)
         self._prepare(rows, seed)
         inputs = [self._inputs(rows[part]) for part in chosen]
@@ -108,12 +107,12 @@ class WidthLearner(BaseEstimator):
         if search.learn_strength and not self._goes_on(sigma):
             strength = max(strength, search.least_strength)
             strength = self._best_strength(parts, in_turn, sigma[groups], strength)
-        start = sigma
+        unit = sigma
         if len(rows) > 2 * _FEW_SAMPLES and not self._goes_on(sigma):
             fewer = [_thinned(part, len(rows) // _FEW_SAMPLES) for part in parts]
-            found = search.run(self._criterion(fewer, in_turn), sigma, groups, strength)
-            sigma, strength = found.sigma, found.strength
-        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength, start)
+            near = search.run(self._criterion(fewer, in_turn), sigma, groups, strength)
+            sigma, strength = near.sigma, near.strength
+        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength, unit)
         mean = wanted.mean(axis=0, dtype=np.float64)
         parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
         self.sigma_, self.regularisation_ = found.sigma, found.strength

@@ -40,7 +40,7 @@ from visionkl.run.experiments.scaling import (
 
 OURS, EXACT = "RFF-MKL", "GMKL, exact"
 
-_N_CHANNELS, _WIDTH = 8, 20
+_N_CHANNELS, _WIDTH = 8, 6
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class MKLOptions:
     sizes: list[int] = field(default_factory=lambda: [1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000])
     features: int = 300
     components: list[int] = field(default_factory=lambda: [30, 100, 300, 1000])
-    strength: float = 0.003
+    strength: float = 0.01
     exact_minutes: float = 10.0
     seed: int = 0
     quick: bool = False
