@@ -1,5 +1,7 @@
 """Multiple kernel learning in the Fourier domain, and with exact kernels."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -251,6 +253,13 @@ def test_bad_data_get_a_sentence(numbers, classes):
         classifier().fit(X, ["a"] * 400)
     with pytest.raises(DataError, match="row 7, column 2"):
         regressor().fit(np.where(np.arange(3600).reshape(400, 9) == 65, np.nan, X), y)
+    place = np.arange(3600).reshape(400, 9)
+    with pytest.raises(DataError, match=r"channel 1.*row 7, column 2"):
+        regressor(channels=None).fit([X, np.where(place == 65, np.inf, X)], y)
+    with pytest.raises(DataError, match=r"-2 in row 5, column 1.*must be > -1"):
+        regressor(kernel="skewed_chi2").fit(np.where(place == 46, -2.0, np.abs(X)), y)
+    with pytest.raises(DataError, match=r"400 samples take .* FourierMKLRegressor"):
+        GMKLRegressor(max_memory=1000).fit(X, y)
     with pytest.raises(DataError, match="y holds NaN or infinity, first for sample 3"):
         regressor().fit(X, np.where(np.arange(400) == 3, np.inf, y))
     model = regressor(channels=None).fit([X[:, :4], X[:, 4:]], y)
@@ -276,6 +285,17 @@ def test_bad_data_get_a_sentence(numbers, classes):
 def test_parameters_that_cannot_be(numbers, parameters, complaint):
     with pytest.raises(UsageError, match=complaint):
         regressor(**parameters).fit(*numbers)
+
+
+def test_fewer_samples_than_features_and_constant_columns(numbers):
+    X, y = numbers
+    few = np.where(np.arange(9) == 4, 7.0, X)[:40]
+    model = regressor(n_components=200).fit(few, y[:40])
+    assert np.isfinite(model.predict(few)).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        same = regressor().fit(np.ones((20, 9)), np.arange(20.0))
+    np.testing.assert_allclose(same.predict(np.ones((2, 9))), 9.5, atol=1e-6)
 
 
 def test_group_penalty_is_what_counts(numbers):

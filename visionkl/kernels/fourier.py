@@ -70,6 +70,8 @@ Vector = npt.NDArray[np.float64]
 _KERNELS = ("gaussian", "skewed_chi2", "skewed_intersection")
 DRAWS = ("iid", "orthogonal", "quasi")
 _MOST_SOBOL_DIMENSIONS = 21201
+#: Features whose phases are multiplied out at a time: those of a band of rows stay in the cache of a core.
+_TILE = 512
 
 #: Gives dL/dΦ of some rows, told which they are and what the map makes of them.
 Slopes = Callable[[slice, Matrix], Matrix]
@@ -106,16 +108,26 @@ class FourierBasis:
 
     def features(self, inputs: Matrix, projection: Matrix, out: Matrix) -> Matrix:
         """Write the map of a block of inputs into `out`, which must be contiguous."""
-        np.matmul(inputs, projection, out=out)
-        loops.make_waves(out, *self._constants(out.dtype))
+        constants = self._constants(out.dtype)
+        for first in range(0, out.shape[1], _TILE):
+            last = min(first + _TILE, out.shape[1])
+            np.matmul(inputs, projection[:, first:last], out=out[:, first:last])
+            loops.make_waves(out, first, last, *constants)  # while they are in the cache
         return out
 
     def features_and_slopes(self, inputs: Matrix, projection: Matrix, out: Matrix, slopes: Matrix) -> Matrix:
         """Do as `features`, and write the derivatives of the features by their angles into `slopes`."""
-        np.matmul(inputs, projection, out=out)
-        offsets, scale, coefficients = self._constants(out.dtype)
-        loops.make_waves_and_slopes(out, offsets, scale, coefficients, slopes)
-        return out
+        return self.waves_and_slopes(np.matmul(inputs, projection, out=out), slopes)
+
+    def waves(self, phases: Matrix) -> Matrix:
+        """Put features in the place of phases, which are products of inputs and the projection."""
+        loops.make_waves(phases, 0, phases.shape[1], *self._constants(phases.dtype))
+        return phases
+
+    def waves_and_slopes(self, phases: Matrix, slopes: Matrix) -> Matrix:
+        """Do as `waves`, and write the derivatives of the features by their angles into `slopes`."""
+        loops.make_waves_and_slopes(phases, *self._constants(phases.dtype), slopes)
+        return phases
 
     def pull_back(self, inputs: Matrix, slopes: Matrix) -> Vector:
         """Return dL/dσ of each feature, summed over the block; `slopes` are already multiplied by dL/dΦ."""

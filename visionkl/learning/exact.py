@@ -38,7 +38,7 @@ from visionkl.core.validation import check_number
 from visionkl.kernels.base import Kernel, Matrix
 from visionkl.kernels.exact import Gaussian
 from visionkl.kernels.sigma import Sigma
-from visionkl.learning.fourier_ridge import Part
+from visionkl.learning.fourier_ridge import Arrange, Part, take_off_targets
 from visionkl.learning.search import Criterion, Slopes, factor
 from visionkl.learning.widths import Classes, Values, WidthLearner
 
@@ -61,6 +61,7 @@ class _ExactKernel(WidthLearner):
         blocks: Sequence[int] | None = None,
         criterion: str = "validation",
         validation_fraction: float = 0.2,
+        n_folds: int | str = 1,
         regularisation: float | str = "auto",
         penalty: float = 0.0,
         penalty_norm: str = "l2",
@@ -77,6 +78,7 @@ class _ExactKernel(WidthLearner):
         self.blocks = blocks
         self.criterion = criterion
         self.validation_fraction = validation_fraction
+        self.n_folds = n_folds
         self.regularisation = regularisation
         self.penalty = penalty
         self.penalty_norm = penalty_norm
@@ -100,22 +102,27 @@ class _ExactKernel(WidthLearner):
         return Gaussian(sigma)
 
     def _prepare(self, rows: Matrix, seed: int) -> None:
-        needed, most = 8 * len(rows) ** 2, self.max_memory or half_of_memory()
-        if needed > most:
-            raise DataError(
-                f"{type(self).__name__}: the kernel matrix of {len(rows)} samples takes {needed / 2**30:.3g} "
-                f"GB, where {most / 2**30:.3g} GB may be used; give fewer samples, raise 'max_memory', or "
-                f"take {self._instead}, whose memory does not grow so."
-            )
+        check_memory(type(self).__name__, len(rows), 8 * len(rows) ** 2, self.max_memory, self._instead)
         # Differences are all that the kernel sees: near 0 their squares lose less.
         self._centre = rows.mean(axis=0, dtype=np.float64)
 
     def _inputs(self, rows: Matrix) -> Matrix:
         return rows - self._centre  # in float64
 
-    def _criterion(self, parts: Sequence[Part]) -> Criterion:
-        held_out = parts[1] if len(parts) > 1 else None
-        return partial(gram_criterion, type(self).__name__, self.n_jobs, parts[0], held_out)
+    def _criterion(self, parts: Sequence[Part], in_turn: bool) -> Criterion:
+        judge = partial(gram_criterion, type(self).__name__, self.n_jobs, judge=self._judge)
+        if not in_turn:
+            return partial(judge, parts[0], parts[1] if len(parts) > 1 else None)
+
+        def sum_up(sigma: Vector, strength: float) -> Slopes:
+            shares = [judge(_all_but(parts, k), part, sigma, strength) for k, part in enumerate(parts)]
+            return Slopes(
+                sum(share.value for share in shares),
+                np.sum([share.by_sigma for share in shares], axis=0),
+                sum(share.by_log_strength for share in shares),
+            )
+
+        return sum_up
 
     def _fit_weights(self, rows: Matrix, parts: Sequence[Part]) -> None:
         self.kernel_ = Gaussian(float(self.sigma_[0]) if self.learn == "all" else self.sigma_, self.blocks)
@@ -141,6 +148,8 @@ class KernelRidgeGD(Values, _ExactKernel):
     sigma, learn, blocks, criterion, validation_fraction, regularisation, penalty, penalty_norm, max_iter, \
     tol, callback, warm_start, random_state, n_jobs
         As in `FourierKernelRegressor`.
+    n_folds : int or "auto"
+        As there; here each part takes as much time as one, so there is one by default.
     max_memory : int, optional
         Bytes that the kernel matrix may take; by default half of the machine's memory.
 
@@ -173,8 +182,8 @@ class KernelRidgeGDClassifier(Classes, _ExactKernel):
 
     Parameters
     ----------
-    sigma, learn, blocks, criterion, validation_fraction, regularisation, penalty, penalty_norm, max_iter, \
-    tol, callback, warm_start, max_memory, random_state, n_jobs
+    sigma, learn, blocks, criterion, validation_fraction, n_folds, regularisation, penalty, penalty_norm, \
+    max_iter, tol, callback, warm_start, max_memory, random_state, n_jobs
         As in `KernelRidgeGD`.
 
     Attributes
@@ -194,7 +203,14 @@ class KernelRidgeGDClassifier(Classes, _ExactKernel):
 
 
 def gram_criterion(
-    owner: str, n_jobs: int | None, train: Part, held_out: Part | None, sigma: Vector, strength: float
+    owner: str,
+    n_jobs: int | None,
+    train: Part,
+    held_out: Part | None,
+    sigma: Vector,
+    strength: float,
+    *,
+    judge: Arrange = take_off_targets,
 ) -> Slopes:
     """Evaluate the validation criterion, or that of training if nothing is held out.
 
@@ -207,6 +223,8 @@ def gram_criterion(
     sigma : ndarray of float64, shape (n_features,)
     strength : float
         λ.
+    judge : callable
+        Makes residuals of the scores of held-out rows.
     """
     kernel, X = Gaussian(sigma), train.inputs
     factored = factor(owner, kernel(X, n_jobs=n_jobs), strength)
@@ -218,7 +236,7 @@ def gram_criterion(
     else:
         for band in _bands(len(held_out.inputs), len(X)):
             K = kernel(held_out.inputs[band], X, n_jobs=n_jobs)
-            errors = K @ alpha - held_out.targets[band]
+            errors = judge(K @ alpha, held_out.targets[band])
             value += float((errors**2).sum())
             moments += K.T @ errors
             by_sigma += _pull_back(K, 2 * errors, alpha, held_out.inputs[band], X)
@@ -228,6 +246,13 @@ def gram_criterion(
         by_sigma -= _pull_back(kernel(X[band], X, n_jobs=n_jobs), adjoint[band], alpha, X[band], X)
     by_log_strength = 0.0 if held_out is None else -strength * float((adjoint * alpha).sum())
     return Slopes(value, -sigma * by_sigma, by_log_strength)
+
+
+def _all_but(parts: Sequence[Part], number: int) -> Part:
+    others = [part for k, part in enumerate(parts) if k != number]
+    return Part(
+        np.concatenate([part.inputs for part in others]), np.concatenate([part.targets for part in others])
+    )
 
 
 def _pull_back(K: Matrix, left: Vector, right: Vector, X: Matrix, Y: Matrix) -> Vector:
@@ -242,8 +267,18 @@ def _bands(n_rows: int, n_columns: int) -> list[slice]:
     return [slice(first, min(first + size, n_rows)) for first in range(0, n_rows, size)]
 
 
-def half_of_memory() -> int:
-    """Return how many bytes Gram matrices may take where nothing else is said."""
+def check_memory(owner: str, n_samples: int, needed: int, most: int | None, instead: str) -> None:
+    """Refuse kernel matrices of more bytes than may be used: by default half of the machine's memory."""
+    allowed = most or _half_of_memory()
+    if needed > allowed:
+        raise DataError(
+            f"{owner}: kernel matrices of {n_samples} samples take {needed / 2**30:.3g} GB, where "
+            f"{allowed / 2**30:.3g} GB may be used; give fewer samples, raise 'max_memory', or take "
+            f"{instead}, whose memory does not grow so."
+        )
+
+
+def _half_of_memory() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     except (AttributeError, ValueError, OSError):  # not on every system

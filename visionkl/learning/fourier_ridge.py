@@ -21,15 +21,16 @@ and that by log λ, for validation, is −2λ⟨a, β⟩. There may be many outp
 Implementation
 --------------
 Features are never held for all rows: a block is mapped, used, and mapped again when it is needed the second
-time. The first pass sums ΦᵀΦ, tile by tile of its upper half, the second pulls the slopes back. The held-out
-part needs one pass only. Sums over blocks are in float64, features in the data's own precision. Threads share
-the bands and the tiles of a block, which are cut the same whatever their number, and their results are added
-in order: the outcome does not depend on `n_jobs`.
+time; only phases, the product of inputs and frequencies, are kept from the first time, as far as they fit
+into half a gigabyte. The first pass sums ΦᵀΦ, tile by tile of its upper half, the second pulls the slopes
+back. The held-out part needs one pass only. Sums over blocks are in float64, features in the data's own
+precision. Threads share the bands and the tiles of a block, which are cut the same whatever their number, and
+their results are added in order: the outcome does not depend on `n_jobs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,8 @@ Vector = npt.NDArray[np.float64]
 #: Rows that a thread maps at a time, and columns of a tile of ΦᵀΦ.
 _BAND = 512
 _TILE = 512
+#: Bytes of phases that are kept between two passes.
+_MOST_PHASES = 1 << 29
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,28 @@ class Part:
     targets: Matrix
 
 
-@dataclass(frozen=True, eq=False)
+#: Makes coefficients of scores, in their place, given the targets, and returns the residuals.
+Arrange = Callable[[Matrix, Matrix], Matrix]
+
+
+def take_off_targets(scores: Matrix, targets: Matrix) -> Matrix:
+    """Make residuals of the first scores; targets of further ones are 0."""
+    residuals = scores[:, : targets.shape[1]]
+    residuals -= targets
+    return residuals
+
+
+def take_off_exceeded_targets(scores: Matrix, targets: Matrix) -> Matrix:
+    """Do the same, but forgive scores that go beyond their target: then squares are the squared hinge loss.
+
+    Targets are ±1 less their mean, and so are the scores: the signs tell what is beyond.
+    """
+    residuals = take_off_targets(scores, targets)
+    residuals[residuals * targets > 0] = 0
+    return residuals
+
+
+@dataclass(eq=False)
 class FourierRidge:
     """Ridge regression on Fourier features of rows that are mapped block by block.
 
@@ -77,15 +101,23 @@ class FourierRidge:
     block_rows : int
         Rows whose features are held at a time.
     n_jobs : int, optional
+    judge : callable
+        Makes residuals of the scores of held-out rows.
     """
 
     owner: str
     basis: FourierBasis
     block_rows: int
     n_jobs: int | None = None
+    judge: Arrange = take_off_targets
 
-    def normal_equations(self, parts: Sequence[Part], projection: Matrix) -> tuple[Vector, Vector]:
-        """Return ΦᵀΦ, of which only the upper half is filled, and Φᵀy."""
+    def __post_init__(self) -> None:
+        self._phases = np.empty((0, 0))
+
+    def normal_equations(
+        self, parts: Sequence[Part], projection: Matrix, phases: Matrix | None = None
+    ) -> tuple[Vector, Vector]:
+        """Return ΦᵀΦ, of which only the upper half is filled, and Φᵀy; keep the phases of the first rows."""
         d, n_outputs = projection.shape[1], parts[0].targets.shape[1]
         gram, moments = np.zeros((d, d)), np.zeros((d, n_outputs))
         longest = max(len(part.inputs) for part in parts)
@@ -97,7 +129,11 @@ class FourierRidge:
 
                 def map_band(band: slice, first: int = block.start, part: Part = part) -> None:
                     out = phi[band.start - first : band.stop - first]
-                    self.basis.features(part.inputs[band], projection, out)
+                    if phases is None or band.stop > len(phases):
+                        self.basis.features(part.inputs[band], projection, out)
+                    else:
+                        phases[band] = np.matmul(part.inputs[band], projection, out=out)
+                        self.basis.waves(out)
 
                 def add_tile(tile: tuple[slice, slice], rows: slice = block, part: Part = part) -> None:
                     left, right = tile
@@ -111,9 +147,11 @@ class FourierRidge:
                 run_tasks(add_tile, tiles, self.n_jobs)
         return gram, moments
 
-    def solve(self, parts: Sequence[Part], projection: Matrix, strength: float) -> tuple[Any, Vector]:
+    def solve(
+        self, parts: Sequence[Part], projection: Matrix, strength: float, phases: Matrix | None = None
+    ) -> tuple[Any, Vector]:
         """Return the factor of Q, and β, shape (n_components, n_outputs)."""
-        gram, moments = self.normal_equations(parts, projection)
+        gram, moments = self.normal_equations(parts, projection, phases)
         factored = factor(self.owner, gram, strength)
         return factored, linalg.cho_solve(factored, moments, check_finite=False)
 
@@ -121,31 +159,61 @@ class FourierRidge:
         """Return the λ with the least error on the held-out part; the data are mapped once for all."""
         projection = self.basis.projection(sigma, train.inputs.dtype)
         gram, moments = self.normal_equations([train], projection)
-        gram_held, moments_held = self.normal_equations([held_out], projection)
-        gram_held += np.triu(gram_held, 1).T
         errors = []
         for strength in strengths:
             factored = factor(self.owner, gram.copy(), strength)
             beta = linalg.cho_solve(factored, moments, check_finite=False)
-            errors.append(float((beta * (gram_held @ beta - 2 * moments_held)).sum()))  # less ‖v‖²
+            errors.append(self.held_out_errors(held_out, projection, beta)[0])
         return strengths[int(np.argmin(errors))]
 
     def criterion(self, train: Part, held_out: Part | None, sigma: Vector, strength: float) -> Slopes:
         """Evaluate the validation criterion, or that of training if nothing is held out."""
         projection = self.basis.projection(sigma, train.inputs.dtype)
-        factored, beta = self.solve([train], projection, strength)
+        phases = self.room_for_phases(len(train.inputs), projection)
+        factored, beta = self.solve([train], projection, strength, phases)
         if held_out is None:
             adjoint = strength * linalg.cho_solve(factored, beta, check_finite=False)
             del factored
-            half, _, by_sigma = self._pull_back(
-                train, projection, np.hstack([beta, adjoint]), np.hstack([beta - adjoint, -beta])
-            )
+            ahead, back = np.hstack([beta, adjoint]), np.hstack([beta - adjoint, -beta])
+            half, _, by_sigma = self.pull_back(train, projection, ahead, back, phases=phases)
             return Slopes(half / 2 + strength * float((beta**2).sum()), by_sigma)
-        value, moments, by_sigma = self._pull_back(held_out, projection, beta, 2 * beta)
+        value, moments, by_sigma = self.pull_back(held_out, projection, beta, 2 * beta, arrange=self.judge)
         adjoint = linalg.cho_solve(factored, moments, check_finite=False)
         del factored  # as large as ΦᵀΦ
-        rest = self._pull_back(train, projection, np.hstack([beta, adjoint]), -2 * np.hstack([adjoint, beta]))
-        return Slopes(value, by_sigma + rest[2], -2 * strength * float((adjoint * beta).sum()))
+        ahead, back = np.hstack([beta, adjoint]), -2 * np.hstack([adjoint, beta])
+        by_sigma += self.pull_back(train, projection, ahead, back, phases=phases)[2]
+        return Slopes(value, by_sigma, -2 * strength * float((adjoint * beta).sum()))
+
+    def held_out_errors(
+        self, part: Part, projection: Matrix, beta: Vector, phases: Matrix | None = None
+    ) -> tuple[float, Vector]:
+        """Return ‖R‖² and ΦᵀR of rows that β was not learned from."""
+        weights = beta.astype(projection.dtype)
+
+        def share(band: slice) -> tuple[float, Matrix]:
+            phi = scratch("Fourier features", (_length(band), len(weights)), projection.dtype)
+            if phases is None or band.stop > len(phases):
+                self.basis.features(part.inputs[band], projection, phi)
+            else:
+                np.copyto(phi, phases[band])
+                self.basis.waves(phi)
+            residuals = self.judge(phi @ weights, part.targets[band])
+            return _squares(residuals), phi.T @ residuals
+
+        squares, moments = 0.0, np.zeros(beta.shape)
+        for block in _cut(slice(0, len(part.inputs)), self.block_rows):
+            for of_band in run_tasks(share, _cut(block, _BAND), self.n_jobs):
+                squares += of_band[0]
+                moments += of_band[1]
+        return squares, moments
+
+    def room_for_phases(self, n: int, projection: Matrix) -> Matrix:
+        """Return an array for the phases of n rows, or of as many as may be kept; it is used again."""
+        dtype, d = projection.dtype, projection.shape[1]
+        shape = (min(n, _MOST_PHASES // (d * dtype.itemsize)), d)
+        if self._phases.shape != shape or self._phases.dtype != dtype:
+            self._phases = np.empty(shape, dtype)
+        return self._phases
 
     def predict(self, inputs: Matrix, sigma: Vector, beta: Matrix) -> Matrix:
         """Return Φβ of rows, shape (n, n_outputs), in their precision."""
@@ -160,28 +228,45 @@ class FourierRidge:
         run_tasks(fill, _cut(slice(0, len(inputs)), _BAND), self.n_jobs)
         return out
 
-    def _pull_back(
-        self, part: Part, projection: Matrix, weights: Vector, back: Vector
+    def pull_back(
+        self,
+        part: Part,
+        projection: Matrix,
+        weights: Vector,
+        back: Vector,
+        *,
+        phases: Matrix | None = None,
+        arrange: Arrange = take_off_targets,
     ) -> tuple[float, Vector, Vector]:
-        """Return ‖R‖², ΦᵀR and the slopes by σ, where the slopes by Φ are `(Φ weights − targets) backᵀ`.
+        """Return ‖R‖², ΦᵀR and the slopes by σ, where the slopes by Φ are C backᵀ.
 
-        Targets are those of the first columns, with which R is made; those of further columns are 0.
+        Parameters
+        ----------
+        part : Part
+        projection : ndarray of float, shape (n_features, n_components)
+        weights, back : ndarray of float64, shape (n_components, n_columns)
+        phases : ndarray of float, shape (n_known, n_components), optional
+            Of the first rows, as `normal_equations` left them. Then ΦᵀR is not asked for, and is zero.
+        arrange : callable
+            Makes C of Φ weights, in its place, and returns R; told the targets as well.
         """
         dtype, d, k = part.inputs.dtype, projection.shape[1], part.targets.shape[1]
         ahead, behind = weights.astype(dtype), np.ascontiguousarray(back.T, dtype=dtype)
 
-        def share(band: slice) -> tuple[float, Matrix, Vector]:
+        def share(band: slice) -> tuple[float, Matrix | float, Vector]:
             shape = (_length(band), d)
             phi, slopes = scratch("Fourier features", shape, dtype), scratch("Fourier slopes", shape, dtype)
             inputs = part.inputs[band]
-            self.basis.features_and_slopes(inputs, projection, phi, slopes)
+            if phases is None or band.stop > len(phases):
+                self.basis.features_and_slopes(inputs, projection, phi, slopes)
+            else:
+                np.copyto(phi, phases[band])
+                self.basis.waves_and_slopes(phi, slopes)
             scores = phi @ ahead
-            scores[:, :k] -= part.targets[band]
-            residuals = scores[:, :k]
-            moments = phi.T @ residuals
+            residuals = arrange(scores, part.targets[band])
+            moments = phi.T @ residuals if phases is None else 0.0
             slopes *= np.matmul(scores, behind, out=phi)
-            squares = float(np.sum(residuals.astype(np.float64) ** 2))
-            return squares, moments, self.basis.pull_back(inputs, slopes)
+            return _squares(residuals), moments, self.basis.pull_back(inputs, slopes)
 
         squares, moments, by_sigma = 0.0, np.zeros((d, k)), np.zeros(part.inputs.shape[1])
         for block in _cut(slice(0, len(part.inputs)), self.block_rows):
@@ -190,6 +275,10 @@ class FourierRidge:
                 moments += of_band[1]
                 by_sigma += of_band[2]
         return squares, moments, by_sigma
+
+
+def _squares(residuals: Matrix) -> float:
+    return float(np.sum(residuals.astype(np.float64) ** 2))
 
 
 def _cut(whole: slice, size: int) -> Iterator[slice]:

@@ -39,6 +39,7 @@ from visionkl.learning.channels import (
     is_list_of_channels,
     numeric_targets,
 )
+from visionkl.learning.exact import check_memory
 
 Matrix = npt.NDArray[Any]
 Vector = npt.NDArray[np.float64]
@@ -84,7 +85,7 @@ def learn_weights(
 
     def evaluate(d: Vector) -> tuple[float, Vector]:
         alpha, _ = machine(d)
-        squares = np.array([alpha @ (K @ alpha) for K in matrices])
+        squares = np.array([alpha @ (K @ alpha.astype(K.dtype)) for K in matrices])  # no copies of K
         return 0.5 * float(y @ alpha) + float(d.sum()), 1 - 0.5 * squares
 
     # In units in which a kernel's diagonal is about 1, d starts as equal weights of the sum of kernels.
@@ -112,6 +113,7 @@ class GMKL(ChannelEstimator):
         kernel: Any = "gaussian",
         tol: float = 1e-6,
         max_iter: int = 200,
+        max_memory: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.channels = channels
@@ -119,6 +121,7 @@ class GMKL(ChannelEstimator):
         self.kernel = kernel
         self.tol = tol
         self.max_iter = max_iter
+        self.max_memory = max_memory
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: npt.ArrayLike) -> Any:
@@ -143,6 +146,8 @@ class GMKL(ChannelEstimator):
         check_number(owner, "max_iter", self.max_iter, low=1, integer=True)
         if self.n_jobs is not None:
             check_number(owner, "n_jobs", self.n_jobs, low=1, integer=True)
+        if self.max_memory is not None:
+            check_number(owner, "max_memory", self.max_memory, low=1, integer=True)
         parts, y = self._read_training(X, y)
         targets = self._targets(y)
         if self._given(X):
@@ -156,6 +161,9 @@ class GMKL(ChannelEstimator):
             matrices = parts
         else:
             names = self._one_each("kernel", self.kernel, len(parts))
+            # All kernels in the data's precision, and their sum in double precision.
+            needed = len(y) ** 2 * (len(parts) * parts[0].dtype.itemsize + 8)
+            check_memory(owner, len(y), needed, self.max_memory, owner.replace("GMKL", "FourierMKL"))
             self.kernels_ = [make_kernel(owner, name, part) for name, part in zip(names, parts, strict=True)]
             self.rows_ = parts
             matrices = [k(part, n_jobs=self.n_jobs) for k, part in zip(self.kernels_, parts, strict=True)]
@@ -208,6 +216,8 @@ class GMKLClassifier(ClassifierMixin, GMKL):
         Relative change of the objective at which to stop.
     max_iter : int
         Steps along the weights of the kernels, at most.
+    max_memory : int, optional
+        Bytes that the kernel matrices may take; by default half of the machine's memory.
     n_jobs : int, optional
         Threads that compute kernels; all usable cores by default.
 
@@ -249,7 +259,7 @@ class GMKLRegressor(RegressorMixin, GMKL):
 
     Parameters
     ----------
-    channels, C, kernel, tol, max_iter, n_jobs
+    channels, C, kernel, tol, max_iter, max_memory, n_jobs
         As in `GMKLClassifier`.
 
     Attributes

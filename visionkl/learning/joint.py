@@ -86,7 +86,10 @@ class Weights:
         """
         penalty = self.objective.penalty
         if isinstance(penalty, Norm):
-            return penalty.dual_norm(self.slopes)
+            found = penalty.dual_norm(self.slopes)
+            # Features that are all constant leave slopes of rounding errors alone.
+            noise = 10 * float(np.finfo(self.features.dtype).eps) * np.sqrt(self.scale)
+            return np.where(found > noise, found, 0.0)
         mean = float(np.trace(self.features.gram.matrix)) / self.features.dim
         return np.full(self.objective.n_outputs, self.objective.loss.curvature * mean)
 

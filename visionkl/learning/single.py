@@ -9,27 +9,28 @@ each feature, which may be thousands. A small σ means that a feature, or a bloc
 σ goes down one of two criteria, plus a penalty ρ ‖σ‖² or ρ ‖σ‖₁:
 
 * `"validation"`: the squared error ‖Φ_U β − v‖² on samples that were held out. It does not reward
-  overfitting, and learns the ridge's λ as well.
+  overfitting, and learns the ridge's λ as well. Up to 20 000 samples, five parts are held out in turn and all
+  samples judge (`visionkl.learning.cross_ridge`): hundreds of σ's come to suit a single part of few.
 * `"training"`: ½ ‖Φβ − y‖² + λ ‖β‖² on all samples. It needs no held-out samples, but with many σ's it fits
   noise, and λ stays where it starts.
 
 After the search the weights are fitted to all samples, held out or not, with the σ and λ found.
 
 Classes are learned as ±1 against the rest, all with the same σ. The mean of the targets is taken off before
-and is the intercept.
+and is the intercept. Held-out scores beyond their target are right, and are forgiven: σ of a classifier is
+judged by the squared hinge loss, while the weights are those of ridge regression.
 
 Implementation
 --------------
 See `visionkl.learning.fourier_ridge` for the equations, which are streamed: time grows linearly with the
-number of samples, and memory, beside the data, is that of `block_rows` × n_components and of one
-n_components² matrix. `visionkl.learning.search` is how σ goes down.
+number of samples, and memory, beside the data, is that of `block_rows` × n_components, of up to half a
+gigabyte of phases, and of an n_components² matrix for each part that is held out in turn.
+`visionkl.learning.search` is how σ goes down.
 
 If unsure: `learn="features"` for features that mean different things, some of which may mean nothing, and at
-least ten samples held out for each; `learn="blocks"` for channels; `learn="all"` for few samples, and for
-features that are all alike, such as pixels: with a σ for each pixel of USPS digits the squared error of new
-digits fell, but more of them were mistaken. As many components as time allows: it
-grows with their square. The frequencies of the skewed intersection kernel have no mean: some are so large
-that the criterion is rough, and its σ's are better few.
+least ten samples for each; `learn="blocks"` for channels; `learn="all"` for few samples. As many components
+as time allows: it grows with their square. The frequencies of the skewed intersection kernel have no mean:
+some are so large that the criterion is rough, and its σ's are better few.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from visionkl.kernels.base import Kernel, Matrix, check_above
 from visionkl.kernels.exact import Gaussian, SkewedChi2
 from visionkl.kernels.fourier import FourierMap
 from visionkl.kernels.sigma import Sigma
+from visionkl.learning.cross_ridge import CrossValidation
 from visionkl.learning.fourier_ridge import FourierRidge, Part
 from visionkl.learning.search import Criterion
 from visionkl.learning.widths import Classes, Values, WidthLearner
@@ -69,6 +71,7 @@ class _FourierKernel(WidthLearner):
         blocks: Sequence[int] | None = None,
         criterion: str = "validation",
         validation_fraction: float = 0.2,
+        n_folds: int | str = "auto",
         regularisation: float | str = "auto",
         penalty: float = 0.0,
         penalty_norm: str = "l2",
@@ -89,6 +92,7 @@ class _FourierKernel(WidthLearner):
         self.blocks = blocks
         self.criterion = criterion
         self.validation_fraction = validation_fraction
+        self.n_folds = n_folds
         self.regularisation = regularisation
         self.penalty = penalty
         self.penalty_norm = penalty_norm
@@ -143,14 +147,17 @@ class _FourierKernel(WidthLearner):
     def _inputs(self, rows: Matrix) -> Matrix:
         return self.map_.basis_.inputs(rows)
 
-    def _best_strength(self, parts: Sequence[Part], sigma: Vector, strength: float) -> float:
+    def _best_strength(self, parts: Sequence[Part], in_turn: bool, sigma: Vector, strength: float) -> float:
         # Few waves need a stronger ridge than the exact kernel.
+        strengths = [strength * 10**power for power in _STRONGER]
+        if in_turn:
+            return CrossValidation(self._ridge(), parts).best_strength(sigma, strengths)
         train, held_out = parts
-        return self._ridge().best_strength(
-            train, held_out, sigma, [strength * 10**power for power in _STRONGER]
-        )
+        return self._ridge().best_strength(train, held_out, sigma, strengths)
 
-    def _criterion(self, parts: Sequence[Part]) -> Criterion:
+    def _criterion(self, parts: Sequence[Part], in_turn: bool) -> Criterion:
+        if in_turn:
+            return CrossValidation(self._ridge(), parts).criterion
         return partial(self._ridge().criterion, parts[0], parts[1] if len(parts) > 1 else None)
 
     def _fit_weights(self, rows: Matrix, parts: Sequence[Part]) -> None:
@@ -169,7 +176,7 @@ class _FourierKernel(WidthLearner):
         return self.map_.sigma_[self.map_.groups_]
 
     def _ridge(self) -> FourierRidge:
-        return FourierRidge(type(self).__name__, self.map_.basis_, self.block_rows, self.n_jobs)
+        return FourierRidge(type(self).__name__, self.map_.basis_, self.block_rows, self.n_jobs, self._judge)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -195,6 +202,9 @@ class FourierKernelRegressor(Values, _FourierKernel):
         What σ is to make small; see the head of this module.
     validation_fraction : float
         Share of the samples that is held out for the validation criterion.
+    n_folds : int or "auto"
+        Parts that are held out in turn instead, so that all samples judge; 1 for one part only. By default 5
+        up to 20 000 samples, and 1 for more.
     regularisation : "auto" or float
         λ of the ridge. By default it starts at what generalised cross-validation finds best, and is learned
         as σ is, by the validation criterion.
@@ -207,7 +217,8 @@ class FourierKernelRegressor(Values, _FourierKernel):
     frequencies : {"iid", "orthogonal", "quasi"}
         As in `FourierMap`.
     max_iter : int
-        Steps of the search; 0 leaves σ where it starts.
+        Steps of the search; 0 leaves σ where it starts. With more than 40 000 samples, there is a search on
+        some 20 000 of them before, of as many steps.
     tol : float
         The search ends when a step gains less than this share of the criterion at the start.
     callback : callable, optional
@@ -258,8 +269,9 @@ class FourierKernelClassifier(Classes, _FourierKernel):
 
     Parameters
     ----------
-    kernel, n_components, sigma, learn, blocks, criterion, validation_fraction, regularisation, penalty, \
-    penalty_norm, c, frequencies, max_iter, tol, callback, warm_start, block_rows, random_state, n_jobs
+    kernel, n_components, sigma, learn, blocks, criterion, validation_fraction, n_folds, regularisation, \
+    penalty, penalty_norm, c, frequencies, max_iter, tol, callback, warm_start, block_rows, random_state, \
+    n_jobs
         As in `FourierKernelRegressor`. Of each class with two samples or more, some are held out, and never
         all.
 

@@ -57,7 +57,7 @@ from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import Matrix
 from visionkl.kernels.exact import AnyKernel, Gaussian
 from visionkl.kernels.sigma import feature_groups
-from visionkl.learning.exact import half_of_memory
+from visionkl.learning.exact import check_memory
 from visionkl.learning.twin_kernels import ACCEPTED, TwinKernelTransform, twin_kernel
 from visionkl.learning.twin_search import (
     OwnSamples,
@@ -365,13 +365,13 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
 
     def _check_memory(self, n_samples: int) -> None:
         # The factor of inputs, and of outputs the Gram matrix, its factor and its inverse.
-        needed, most = 4 * 8 * n_samples**2, self.max_memory or half_of_memory()
-        if needed > most:
-            raise DataError(
-                f"TwinGaussianProcess: the Gram matrices of {n_samples} samples take {needed / 2**30:.3g} "
-                f"GB, where {most / 2**30:.3g} GB may be used; set 'n_neighbors' (100, say), give fewer "
-                "samples, or raise 'max_memory'."
-            )
+        check_memory(
+            "TwinGaussianProcess",
+            n_samples,
+            4 * 8 * n_samples**2,
+            self.max_memory,
+            "'n_neighbors' (100, say)",
+        )
 
     def _check_parameters(self) -> None:
         owner = type(self).__name__

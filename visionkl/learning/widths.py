@@ -21,12 +21,16 @@ from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import Kernel, Matrix
 from visionkl.kernels.sigma import Sigma, feature_groups
-from visionkl.learning.fourier_ridge import Part
+from visionkl.learning.fourier_ridge import Arrange, Part, take_off_exceeded_targets, take_off_targets
 from visionkl.learning.labels import numbered, positive_classes, winners
 from visionkl.learning.search import Criterion, Search, good_start
 from visionkl.solvers.metrics import check_positive
 
 Vector = npt.NDArray[np.float64]
+
+#: Up to so many samples, one held-out part of them is too few to judge many σ's by; of more than twice as
+#: many, so many are enough to come near the best σ's.
+_FEW_SAMPLES = 20_000
 
 # What scikit-learn's check of data is told.
 _ACCEPTED: dict[str, Any] = {"dtype": [np.float64, np.float32], "order": "C"}
@@ -40,6 +44,7 @@ class WidthLearner(BaseEstimator):
     blocks: Sequence[int] | None
     criterion: str
     validation_fraction: float
+    n_folds: int | str
     regularisation: float | str
     penalty: float
     penalty_norm: str
@@ -52,6 +57,7 @@ class WidthLearner(BaseEstimator):
 
     _targets: Callable[[npt.NDArray[Any]], tuple[Matrix, npt.NDArray[np.intp]]]
     _numeric_targets: bool
+    _judge: Arrange
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, *, validation: tuple[Any, Any] | None = None
@@ -74,26 +80,39 @@ class WidthLearner(BaseEstimator):
         rows, wanted, strata = self._read(X, y, validation)
         n_given = len(rows) if validation is None else len(validation[1])
         self._check_rows(rows)
-        train, held = self._split(len(rows), n_given, validation is not None, strata, seed)
-        sigma, groups, strength = self._start(rows[train], wanted[train], seed)
+        n_folds = 1 if validation is not None else self._count_folds(len(rows))
+        in_turn = n_folds > 1
+        if in_turn:
+            chosen = _folds(strata, n_folds, seed)
+        else:
+            split = self._split(len(rows), n_given, validation is not None, strata, seed)
+            chosen = [part for part in split if len(part)]
+        learned = np.sort(np.concatenate(chosen)) if in_turn else chosen[0]
+        sigma, groups, strength = self._start(rows[learned], wanted[learned], seed)
         self._prepare(rows, seed)
-        inputs = [self._inputs(rows[part]) for part in (train, held) if len(part)]
-        outputs = [wanted[part] for part in (train, held) if len(part)]
-        mean = outputs[0].mean(axis=0, dtype=np.float64)
+        inputs = [self._inputs(rows[part]) for part in chosen]
+        outputs = [wanted[part] for part in chosen]
+        mean = wanted[learned].mean(axis=0, dtype=np.float64)
         parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
         auto = self.regularisation == "auto"
         search = Search(
             float(self.penalty),
             self.penalty_norm,
             auto and self.criterion == "validation",
-            len(rows) * float(np.finfo(rows.dtype).eps) if auto else 0.0,
+            10 * len(rows) * float(np.finfo(rows.dtype).eps) if auto else 0.0,
             self.max_iter,
             float(self.tol),
             self.callback,
         )
         if search.learn_strength and not self._goes_on(sigma):
-            strength = self._best_strength(parts, sigma[groups], max(strength, search.least_strength))
-        found = search.run(self._criterion(parts), sigma, groups, strength)
+            strength = max(strength, search.least_strength)
+            strength = self._best_strength(parts, in_turn, sigma[groups], strength)
+        unit = sigma
+        if len(rows) > 2 * _FEW_SAMPLES and not self._goes_on(sigma):
+            fewer = [_thinned(part, len(rows) // _FEW_SAMPLES) for part in parts]
+            near = search.run(self._criterion(fewer, in_turn), sigma, groups, strength)
+            sigma, strength = near.sigma, near.strength
+        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength, unit)
         mean = wanted.mean(axis=0, dtype=np.float64)
         parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
         self.sigma_, self.regularisation_ = found.sigma, found.strength
@@ -119,12 +138,12 @@ class WidthLearner(BaseEstimator):
         """Return what the kernel sees of rows."""
         return rows
 
-    def _best_strength(self, parts: Sequence[Part], sigma: Vector, strength: float) -> float:
+    def _best_strength(self, parts: Sequence[Part], in_turn: bool, sigma: Vector, strength: float) -> float:
         """Return a better λ to start with than one that suits the exact kernel of some rows, if there is."""
         return strength
 
-    def _criterion(self, parts: Sequence[Part]) -> Criterion:
-        """Make the criterion of one part, or of two, the second of which is held out."""
+    def _criterion(self, parts: Sequence[Part], in_turn: bool) -> Criterion:
+        """Make the criterion: of one part; of two, the second of which is held out; or of all in turn."""
         raise NotImplementedError
 
     def _fit_weights(self, rows: Matrix, parts: Sequence[Part]) -> None:
@@ -146,6 +165,8 @@ class WidthLearner(BaseEstimator):
         if has_validation and self.criterion == "training":
             raise UsageError(f"{owner}: 'validation' is given, but criterion='training' does not look at it.")
         check_number(owner, "validation_fraction", self.validation_fraction, low=0, high=1)
+        if self.n_folds != "auto":
+            check_number(owner, "n_folds", self.n_folds, low=1, integer=True)
         if self.regularisation != "auto":
             check_positive(owner, "regularisation", self.regularisation)
         check_number(owner, "penalty", self.penalty, low=0)
@@ -177,6 +198,13 @@ class WidthLearner(BaseEstimator):
             labels = np.concatenate([labels, others])
         targets, strata = self._targets(labels)
         return rows, targets, strata
+
+    def _count_folds(self, n: int) -> int:
+        """Return how many parts of n samples are held out in turn; 1 for one part, or none."""
+        if self.criterion == "training":
+            return 1
+        wanted = (5 if n <= _FEW_SAMPLES else 1) if self.n_folds == "auto" else int(self.n_folds)
+        return max(1, min(wanted, n // 2))
 
     def _split(
         self, n: int, n_held: int, given: bool, strata: npt.NDArray[np.intp], seed: int
@@ -246,6 +274,7 @@ class Values(RegressorMixin):
     """Targets that are numbers, of one output or of several."""
 
     _numeric_targets = True
+    _judge = staticmethod(take_off_targets)
 
     def predict(self, X: npt.ArrayLike) -> Matrix:
         """Return values, shape (n_samples,) or (n_samples, n_outputs), as y was.
@@ -271,6 +300,7 @@ class Classes(ClassifierMixin):
     """Targets that are classes: ±1 for the second of two, or for each of more against the rest."""
 
     _numeric_targets = False
+    _judge = staticmethod(take_off_exceeded_targets)
     _flat = False
 
     def decision_function(self, X: npt.ArrayLike) -> Matrix:
@@ -297,6 +327,17 @@ class Classes(ClassifierMixin):
         self.classes_, numbers = numbered(type(self).__name__, y)
         positive = numbers[:, None] == np.array(positive_classes(self.classes_))
         return np.where(positive, np.int8(1), np.int8(-1)), numbers
+
+
+def _folds(strata: npt.NDArray[np.intp], n_folds: int, seed: int) -> list[npt.NDArray[np.intp]]:
+    """Deal samples out to parts, those of each class evenly."""
+    shuffled = stream(seed, "held-out samples").permutation(len(strata))
+    ordered = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    return [np.sort(ordered[first::n_folds]) for first in range(n_folds)]
+
+
+def _thinned(part: Part, every: int) -> Part:
+    return Part(np.ascontiguousarray(part.inputs[::every]), np.ascontiguousarray(part.targets[::every]))
 
 
 def _centred(inputs: Matrix, targets: Matrix, mean: Matrix) -> Part:

@@ -15,28 +15,33 @@ from visionkl.backend.cpu.simd import piece
 
 
 @compiled
-def make_waves(phases, offsets, scale, coefficients):
-    """Put `scale · cos(2π (phase + offset))` in the place of each phase.
+def make_waves(phases, first, last, offsets, scale, coefficients):
+    """Put `scale · cos(2π (phase + offset))` in the place of each phase of some columns.
 
     Parameters
     ----------
     phases : ndarray of float, shape (n, d)
         In turns; contiguous.
+    first, last : int
+        The columns from `first` to before `last`.
     offsets : ndarray of the same dtype, shape (d,)
+        Contiguous.
     scale : float of the same dtype
     coefficients : tuple of float of the same dtype
         From `elementary.waves`.
     """
     n, d = phases.shape
+    width = last - first
+    ahead = piece(offsets, first, width)
     for i in range(n):
-        row = piece(phases, i * d, d)
-        for j in range(d):
-            row[j] = scale * cosine_of_turns(row[j] + offsets[j], coefficients)
+        row = piece(phases, i * d + first, width)
+        for j in range(width):
+            row[j] = scale * cosine_of_turns(row[j] + ahead[j], coefficients)
 
 
 @compiled
 def make_waves_and_slopes(phases, offsets, scale, coefficients, slopes):
-    """Do as `make_waves`, and write `−scale · sin(2π (phase + offset))` into `slopes`, of the same shape."""
+    """Do as `make_waves` with all columns, and write `−scale · sin(2π (phase + offset))` into `slopes`."""
     n, d = phases.shape
     quarter = phases.dtype.type(0.25)
     for i in range(n):
