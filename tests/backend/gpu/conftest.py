@@ -20,13 +20,14 @@ MODULES = [module.name for module in pkgutil.iter_modules(visionkl.backend.gpu._
 for _name in MODULES:
     importlib.import_module(f"visionkl.backend.gpu.{_name}")
 
-#: Flavours of kernels and orders of their threads.
-WAYS = [
+#: Flavours of kernels and orders of their threads; and a real GPU, where there is one.
+WAYS: list[Any] = [
     ("plain", "forward"),
     ("plain", "backward"),
     ("plain", "random"),
     ("asan", "random"),
     ("tsan", "forward"),
+    pytest.param(("cuda", "device"), marks=pytest.mark.gpu),
 ]
 
 
@@ -39,32 +40,41 @@ def build_folder(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session", params=WAYS, ids="-".join)
-def machine(request: pytest.FixtureRequest, build_folder: Path, tmp_path_factory: Any) -> Iterator[Any]:
-    """All kernels, compiled for the CPU in one of some ways, and an order of threads."""
+def machine(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Any]:
+    """All kernels, compiled for the CPU in one of some ways, and an order of threads; None is a real GPU."""
     flavour, order = request.param
+    if flavour == "cuda":
+        problem = device.problem()
+        if problem is not None:
+            pytest.skip(problem)
+        yield None
+        return
     sources = {file: launch.source(file) for file in sorted({kernel.file for kernel in launch.KERNELS})}
-    program = host_build.build(flavour, sources, launch.KERNELS, build_folder)
+    program = host_build.build(flavour, sources, launch.KERNELS, request.getfixturevalue("build_folder"))
     made = host_build.make_machine(flavour, program, tmp_path_factory.mktemp("machine"))
     yield made, order
     made.close()
 
 
 class Gpu:
-    """Moves arrays to the fake device and back."""
+    """Moves arrays to a device, real or fake, and back."""
 
-    @staticmethod
-    def put(array: Any) -> DeviceArray:
-        return DeviceArray(np.array(array))
+    def __init__(self, namespace: Any) -> None:
+        self._namespace = namespace
 
-    @staticmethod
-    def get(array: DeviceArray) -> np.ndarray:
-        assert isinstance(array, DeviceArray), "the result left the device"
-        return array.data_of_test
+    def put(self, array: Any) -> Any:
+        return self._namespace.asarray(np.array(array))
+
+    def get(self, array: Any) -> np.ndarray:
+        assert isinstance(array, self._namespace.ndarray), "the result left the device"
+        return array.get()
 
 
 @pytest.fixture
 def gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A device on which the functions of `backend/gpu` run."""
+    if machine is None:
+        return Gpu(device.namespace())
     made, order = machine
     fake = FakeCupy()
 
@@ -73,5 +83,6 @@ def gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
         made.run(kernel, n_blocks, plain, order, seed=n_blocks)
 
     monkeypatch.setattr(device, "namespace", lambda: fake)
+    monkeypatch.setattr(device, "problem", lambda number=0: None)
     monkeypatch.setattr(launch, "_run", run)
-    return Gpu()
+    return Gpu(fake)

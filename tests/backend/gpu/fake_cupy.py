@@ -6,6 +6,7 @@ unasked, and only functions that CuPy has can be called. New memory is poisoned.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ class _Device:
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that NumPy cannot touch."""
 
+    __module__ = "cupy.fake"  # by which arrays of a device are known
     device = _Device()
 
     def __init__(self, data: np.ndarray) -> None:
@@ -117,6 +119,7 @@ class FakeCupy:
     """The module."""
 
     ndarray = DeviceArray
+    cuda = SimpleNamespace(Device=lambda number: _Device())
 
     def __getattr__(self, name: str) -> Any:
         if _real is not None and not hasattr(_real, name):

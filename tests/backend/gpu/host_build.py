@@ -33,6 +33,7 @@ _COMMON = [
     "-fPIC",
     "-Wall",
     "-Wno-unknown-pragmas",
+    "-Wno-unused-function",
     "-Werror",
 ]
 _FLAVOURS = {
@@ -50,7 +51,7 @@ _ENVIRONMENT = {
     "TSAN_OPTIONS": "halt_on_error=1:exitcode=66:report_bugs=1",
 }
 _NAMES = {
-    "b": "bool", "B": "unsigned char", "h": "short", "H": "unsigned short", "i": "int", "I": "unsigned int",
+    "B": "unsigned char", "h": "short", "H": "unsigned short", "i": "int", "I": "unsigned int",
     "q": "long long", "l": "long long", "Q": "unsigned long long", "L": "unsigned long long",
     "f": "float", "d": "double", "?": "bool",
 }  # fmt: skip

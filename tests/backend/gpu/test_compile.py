@@ -16,9 +16,8 @@ NO_SPILLS = {"75", "80", "90"}
 def compiled(file: str, architecture: str) -> str:
     """Compile a file to a cubin; returns what ptxas says of its kernels."""
     compiler = pytest.importorskip("cupy.cuda.compiler", reason="CuPy comes with the extra 'gpu-check'")
-    nvrtc = pytest.importorskip("cupy.cuda.nvrtc", reason="NVRTC comes with the extra 'gpu-check'")
     try:
-        nvrtc.getVersion()
+        compiler.nvrtc.getVersion()
     except Exception as error:  # whatever the missing library raises
         pytest.skip(f"NVRTC, of the extra 'gpu-check', does not load: {error}")
     log = io.StringIO()

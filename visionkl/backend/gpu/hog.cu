@@ -5,14 +5,15 @@
 #define SIGNED 18
 #define CHANNELS 32
 
-__constant__ const float COSINES[UNSIGNED] = {1.0f, 0.9397f, 0.7660f, 0.5f, 0.1736f,
-                                              -0.1736f, -0.5f, -0.7660f, -0.9397f};
-__constant__ const float SINES[UNSIGNED] = {0.0f, 0.3420f, 0.6428f, 0.8660f, 0.9848f,
+__constant__ const float COSINES[UNSIGNED] = {1.0f,     0.9397f, 0.7660f,  0.5f,    0.1736f,
+                                              -0.1736f, -0.5f,   -0.7660f, -0.9397f};
+__constant__ const float SINES[UNSIGNED] = {0.0f,    0.3420f, 0.6428f, 0.8660f, 0.9848f,
                                             0.9848f, 0.8660f, 0.6428f, 0.3420f};
 
 // A thread for each pixel that has four neighbours.
 extern "C" __global__ void __launch_bounds__(256)
-hog_gradients(const double* planes, float* magnitude, int* orientation, int channels, int rows, int cols) {
+    hog_gradients(const double* planes, float* magnitude, int* orientation, int channels, int rows,
+                  int cols) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     int width = cols - 2;
     if (i >= (long long)(rows - 2) * width) return;
@@ -49,8 +50,8 @@ hog_gradients(const double* planes, float* magnitude, int* orientation, int chan
 // A thread for each bin of each cell collects the pixels that vote for it, so that nothing is added twice at
 // a time and the order of the sum is always the same.
 extern "C" __global__ void __launch_bounds__(256)
-hog_histograms(const float* magnitude, const int* orientation, float* histogram, int rows, int cols,
-               int n_rows, int n_cols, int cell_size) {
+    hog_histograms(const float* magnitude, const int* orientation, float* histogram, int rows, int cols,
+                   int n_rows, int n_cols, int cell_size) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= (long long)n_rows * n_cols * SIGNED) return;
     int o = (int)(i % SIGNED), cell = (int)(i / SIGNED);
@@ -78,7 +79,7 @@ hog_histograms(const float* magnitude, const int* orientation, float* histogram,
 
 // A thread for each cell: the energy of its unsigned histogram.
 extern "C" __global__ void __launch_bounds__(256)
-hog_energies(const float* histogram, float* energy, int n_cells) {
+    hog_energies(const float* histogram, float* energy, int n_cells) {
     int cell = blockIdx.x * blockDim.x + threadIdx.x;
     if (cell >= n_cells) return;
     const float* own = histogram + (long long)cell * SIGNED;
@@ -99,8 +100,8 @@ __device__ float block_scale(const float* energy, int n_cols, int r, int c) {
 
 // A thread for each channel of each inner cell.
 extern "C" __global__ void __launch_bounds__(256)
-hog_normalise(const float* histogram, const float* energy, float* level, int n_rows, int n_cols,
-              int level_cols, int row_offset, int col_offset) {
+    hog_normalise(const float* histogram, const float* energy, float* level, int n_rows, int n_cols,
+                  int level_cols, int row_offset, int col_offset) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= (long long)(n_rows - 2) * (n_cols - 2) * CHANNELS) return;
     int channel = (int)(i % CHANNELS), cell = (int)(i / CHANNELS);

@@ -1,11 +1,11 @@
-// Shrinking pictures by averaging areas. Mirrors visionkl/backend/cpu/resample.py to the last bit: the taps of
-// a column are added up first, then those of the row, without fused operations.
+// Shrinking pictures by averaging areas. Mirrors visionkl/backend/cpu/resample.py to the last bit: the taps
+// of a column are added up first, then those of the row, without fused operations.
 
 // A thread for each number of the result. Taps without weight may lie outside and are not read.
 extern "C" __global__ void __launch_bounds__(256)
-shrink(const double* planes, const long long* first_row, const double* row_weights, const long long* first_col,
-       const double* col_weights, double* shrunk, int channels, int old_rows, int old_cols, int rows, int cols,
-       int row_taps, int col_taps) {
+    shrink(const double* planes, const long long* first_row, const double* row_weights,
+           const long long* first_col, const double* col_weights, double* shrunk, int channels, int old_rows,
+           int old_cols, int rows, int cols, int row_taps, int col_taps) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= (long long)channels * rows * cols) return;
     int x = (int)(i % cols), y = (int)(i / cols % rows), c = (int)(i / cols / rows);

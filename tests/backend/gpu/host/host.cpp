@@ -1,7 +1,7 @@
 // The machine that the kernels run on: blocks one after the other, their threads as fibres.
 //
-// A fibre runs until it waits at a barrier or ends. When all fibres of a block (or of a warp) wait, they go on.
-// Each round they are resumed in the order asked for: 0 forward, 1 backward, 2 at random.
+// A fibre runs until it waits at a barrier or ends. When all fibres of a block (or of a warp) wait, they go
+// on. Each round they are resumed in the order asked for: 0 forward, 1 backward, 2 at random.
 //
 // ThreadSanitizer is told of fibres, and that switching between them orders nothing: only barriers do. So it
 // sees each thread of the grid as one of its own, although only one runs at a time, and finds any two that
@@ -89,7 +89,8 @@ uint64_t random_number() {
 
 void to_scheduler(bool last) {
 #ifdef HOST_ASAN
-    __sanitizer_start_switch_fiber(last ? nullptr : &current->fake_stack, scheduler.stack, scheduler.stack_size);
+    __sanitizer_start_switch_fiber(last ? nullptr : &current->fake_stack, scheduler.stack,
+                                   scheduler.stack_size);
 #endif
 #ifdef HOST_TSAN
     __tsan_switch_to_fiber(scheduler.tsan, 1);
@@ -167,8 +168,10 @@ void forget_shared_memory() {
     unsigned long begin = (unsigned long)__start_shared_memory / 8 * 8;
     unsigned long size = ((unsigned long)__stop_shared_memory - begin + 7) / 8 * 8;
     if (!size) return;
-    if (known) __tsan_java_free(begin, size);
-    else __tsan_java_init(begin, size);
+    if (known)
+        __tsan_java_free(begin, size);
+    else
+        __tsan_java_init(begin, size);
     known = true;
     __tsan_java_alloc(begin, size);
 #endif
@@ -176,7 +179,8 @@ void forget_shared_memory() {
 
 bool run_block(int order) {
     unsigned int n = the_block_size.x;
-    for (volatile unsigned char* byte = __start_shared_memory; byte < __stop_shared_memory; ++byte) *byte = POISON;
+    for (volatile unsigned char* byte = __start_shared_memory; byte < __stop_shared_memory; ++byte)
+        *byte = POISON;
     forget_shared_memory();
     first_mark = (first_mark + MARKS_OF_BLOCK) % (sizeof marks / sizeof *marks - MARKS_OF_BLOCK);
     for (unsigned int i = 0; i < n; ++i) start(fibres[i], i);
@@ -187,7 +191,8 @@ bool run_block(int order) {
                 resume(fibres[i]);
                 moved = true;
             }
-        for (unsigned int warp = 0; warp < n; warp += 32) moved |= release(warp, std::min(warp + 32, n), AT_WARP_BARRIER);
+        for (unsigned int warp = 0; warp < n; warp += 32)
+            moved |= release(warp, std::min(warp + 32, n), AT_WARP_BARRIER);
         moved |= release(0, n, AT_BLOCK_BARRIER);
         for (unsigned int i = 0; i < n; ++i) all_done &= fibres[i].state == DONE;
         if (all_done) break;
@@ -206,11 +211,21 @@ bool run_block(int order) {
 
 namespace host {
 
-dim3 thread_index() { return {current->thread, 0, 0}; }
-dim3 block_index() { return the_block; }
-dim3 block_size() { return the_block_size; }
-dim3 grid_size() { return the_grid_size; }
-int lane() { return current->thread % 32; }
+dim3 thread_index() {
+    return {current->thread, 0, 0};
+}
+dim3 block_index() {
+    return the_block;
+}
+dim3 block_size() {
+    return the_block_size;
+}
+dim3 grid_size() {
+    return the_grid_size;
+}
+int lane() {
+    return current->thread % 32;
+}
 
 void block_barrier() {
     void* mark = &marks[first_mark + current->n_block_barriers++ % 2];
@@ -242,9 +257,8 @@ Registration::Registration(const char* name, void (*call)(void**)) : name(name),
 }  // namespace host
 
 // Run a kernel; returns what went wrong, or null.
-extern "C" const char* run_kernel(
-    const char* name, unsigned int n_blocks, unsigned int block, int order, unsigned long long seed, void** arguments
-) {
+extern "C" const char* run_kernel(const char* name, unsigned int n_blocks, unsigned int block, int order,
+                                  unsigned long long seed, void** arguments) {
     const host::Registration* kernel = kernels;
     while (kernel && strcmp(kernel->name, name)) kernel = kernel->next;
     if (!kernel) return "there is no such kernel";
@@ -284,7 +298,8 @@ int main() {
     for (;;) {
         std::string name(read_number<uint32_t>(), ' ');
         read_bytes(&name[0], name.size());
-        uint32_t n_blocks = read_number<uint32_t>(), block = read_number<uint32_t>(), order = read_number<uint32_t>();
+        uint32_t n_blocks = read_number<uint32_t>(), block = read_number<uint32_t>(),
+                 order = read_number<uint32_t>();
         uint64_t seed = read_number<uint64_t>();
         uint32_t n_arguments = read_number<uint32_t>();
         std::vector<void*> values(n_arguments), arguments(n_arguments);

@@ -67,7 +67,7 @@ extern "C" __global__ void half_a_barrier(const int* in, int* out, int n) {
 extern "C" __global__ void beyond_shared(const int* in, int* out, int n) {
     __shared__ int tile[64];
     int i = threadIdx.x;
-    tile[i IF_WRONG(+ 1)] = in[i];
+    tile[i IF_WRONG(+1)] = in[i];
     __syncthreads();
     if (i < n) out[i] = 2 * tile[i];
 }
@@ -75,6 +75,6 @@ extern "C" __global__ void beyond_shared(const int* in, int* out, int n) {
 // Numbers of rows times numbers of columns leave 32 bits.
 extern "C" __global__ void index_overflow(const int* in, int* out, int n) {
     int i = threadIdx.x;
-    IF_RIGHT(long long) IF_WRONG(int) far = IF_RIGHT((long long)) (n * 1000) * (1000 * n);
+    IF_RIGHT(long long) IF_WRONG(int) far = IF_RIGHT((long long))(n * 1000) * (1000 * n);
     if (i < n) out[i] = 2 * in[i] + (far < 0);
 }
