@@ -71,7 +71,7 @@ def test_every_dependency_has_a_lower_bound():
         assert re.match(r"[\w-]+(\[\w+\])?>=\d", requirement), requirement
 
 
-@pytest.mark.parametrize("extra", ["cuda12", "cuda13", "cluster", "test", "dev"])
+@pytest.mark.parametrize("extra", ["cuda12", "cuda13", "cluster", "test", "gpu-check", "dev"])
 def test_the_promised_extras_are_there(extra):
     assert extra in PROJECT["optional-dependencies"]
 

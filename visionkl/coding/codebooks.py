@@ -13,11 +13,14 @@ needs of `K`.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu.pq import encode, make_codebook
+from visionkl.backend.cpu.pq import Codebook, make_codebook
+from visionkl.backend.dispatch import CPU, Device, device_of, to_host
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
@@ -27,9 +30,14 @@ MAX_CODEWORDS = 65536
 
 # Points that a thread encodes at a time.
 _POINTS_A_TASK = 4096
+_POINTS_ON_A_GPU = 2**18
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 FloatArray = npt.NDArray[np.float32]
+
+
+# Copies of codewords on GPUs: not kept in the codebooks, which are pickled and sent to other processes.
+_ON_GPUS: WeakKeyDictionary[Codebooks, dict[Device, list[Any]]] = WeakKeyDictionary()
 
 
 class Codebooks:
@@ -94,7 +102,7 @@ class Codebooks:
         self._ready = [make_codebook(words) for words in self.words[:-1]]
         self._ready.append(make_codebook(self.words[-1, :, :last]))
 
-    def encode(self, vectors: FloatArray, n_jobs: int | None = None) -> Codes:
+    def encode(self, vectors: FloatArray, n_jobs: int | None = None, device: Device = CPU) -> Codes:
         """Find the nearest codeword of each block of each vector; of equally near ones the first.
 
         Parameters
@@ -103,23 +111,44 @@ class Codebooks:
             Finite.
         n_jobs : int, optional
             Threads; all usable cores by default.
+        device : visionkl.backend.dispatch.Device
+            Where to search. Vectors that lie on a GPU are searched there anyway, and so are their codes.
 
         Returns
         -------
         ndarray of uint8 or uint16, shape (..., n_blocks)
         """
-        vectors = np.asarray(vectors, dtype=np.float32)
+        home = device_of(vectors)
+        if not home.is_gpu:
+            vectors = np.asarray(vectors, dtype=np.float32)
         if vectors.ndim == 0 or vectors.shape[-1] != self.n_features:
             raise DataError(
                 f"Codebooks: vectors of {self.n_features} features are encoded; "
                 f"this array has the shape {vectors.shape}."
             )
-        codes: Codes = np.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
-        flat = np.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
+        xp = home.namespace
+        codes: Codes = xp.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
+        flat = xp.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
         flat_codes = codes.reshape(1, -1, self.n_blocks)
+        if home.is_gpu or device.is_gpu:
+            self._encode_there(flat, flat_codes, home if home.is_gpu else device)
+            return codes
         tasks = [np.s_[:, i : i + _POINTS_A_TASK] for i in range(0, flat.shape[1], _POINTS_A_TASK)]
         run_tasks(lambda part: self.encode_into(flat[part], flat_codes[part]), tasks, n_jobs)
         return codes
+
+    def _encode_there(self, vectors: FloatArray, codes: Codes, device: Device) -> None:
+        """Encode `(1, n, n_features)` on a GPU, in blocks that fit into its memory."""
+        stay = device_of(vectors).is_gpu
+
+        def encode(rows: slice) -> None:
+            block = device.put(vectors[:, rows])
+            found = device.namespace.empty((1, block.shape[1], self.n_blocks), self.code_dtype)
+            self.encode_into(block, found)
+            codes[:, rows] = found if stay else to_host(found)
+
+        with device.use():
+            in_blocks(encode, vectors.shape[1], _POINTS_ON_A_GPU)
 
     def encode_into(self, cells: FloatArray, codes: Codes) -> None:
         """Encode in this thread, without copies or checks, which is for many threads with many pieces.
@@ -127,12 +156,24 @@ class Codebooks:
         Parameters
         ----------
         cells : ndarray of float32, shape (rows, cols, n_features)
-            Contiguous along the last axis, spaced in any way along the others.
+            Contiguous along the last axis, spaced in any way along the others; or an array on a GPU.
         codes : ndarray of `code_dtype`, shape (rows, cols, n_blocks)
-            Receives the codes.
+            Receives the codes; where the cells are.
         """
-        for block, book in enumerate(self._ready):
+        device = device_of(cells, codes)
+        encode = device.loops("pq").encode
+        for block, book in enumerate(self._ready_on(device)):
             encode(cells, self._blocks[block], book, codes[..., block])
+
+    def _ready_on(self, device: Device) -> list[Codebook] | list[Any]:
+        """Codewords ready for searching on a device; on a GPU they stay once they were used there."""
+        if not device.is_gpu:
+            return self._ready
+        uploaded = _ON_GPUS.setdefault(self, {})
+        if device not in uploaded:
+            make = device.loops("pq").make_codebook
+            uploaded[device] = [make(book.words) for book in self._ready]
+        return uploaded[device]
 
     def decode(self, codes: npt.ArrayLike) -> FloatArray:
         """Put codewords in the place of codes.
@@ -144,10 +185,13 @@ class Codebooks:
         Returns
         -------
         ndarray of float32, shape (..., n_features)
+            On a GPU if the codes are.
         """
         codes = self.check_codes(codes)
-        vectors = np.empty((*codes.shape[:-1], self.n_blocks, self.block_size), np.float32)
-        for block, words in enumerate(self.words):
+        device = device_of(codes)
+        shape = (*codes.shape[:-1], self.n_blocks, self.block_size)
+        vectors = device.namespace.empty(shape, np.float32)
+        for block, words in enumerate(device.put(self.words)):
             vectors[..., block, :] = words[codes[..., block]]
         return self.join(vectors)
 
@@ -158,8 +202,9 @@ class Codebooks:
     def join(self, blocks: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Put blocks `(..., n_blocks, block_size)` back to where their features stand in a vector."""
         joined = blocks.reshape(*blocks.shape[:-2], self.n_blocks * self.block_size)
-        vectors = np.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
-        vectors[..., self.order] = joined[..., : self.n_features]
+        device = device_of(blocks)
+        vectors = device.namespace.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
+        vectors[..., device.put(self.order)] = joined[..., : self.n_features]
         return vectors
 
     def split(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -170,7 +215,7 @@ class Codebooks:
 
     def check_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
         """Return codes as an array, and complain if they are not these codebooks'."""
-        array = np.asarray(codes)
+        array: Any = codes if device_of(codes).is_gpu else np.asarray(codes)
         if array.dtype.kind not in "ui":
             raise DataError(f"Codebooks: codes are integers, not {array.dtype}.")
         if array.ndim == 0 or array.shape[-1] != self.n_blocks:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import namespace_of
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import Codebooks, Codes, as_codebooks
 from visionkl.coding.codewords import CodewordLearner, settle_blocks
@@ -186,8 +187,9 @@ def _encoder(
 
     def encode(cells: npt.NDArray[np.float32]) -> Codes:
         rows, cols = cells.shape[:2]
-        codes: Codes = np.empty((rows + 2 * top, cols + 2 * left, books.n_blocks), books.code_dtype)
-        codes[...] = frame_code
+        xp = namespace_of(cells)
+        codes: Codes = xp.empty((rows + 2 * top, cols + 2 * left, books.n_blocks), books.code_dtype)
+        codes[...] = xp.asarray(frame_code)
         books.encode_into(cells, codes[top : top + rows, left : left + cols])
         return codes
 

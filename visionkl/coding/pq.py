@@ -34,6 +34,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from visionkl.backend.dispatch import choose_device, device_of
 from visionkl.coding.codebooks import MAX_CODEWORDS, Codebooks
 from visionkl.coding.codes import CodeArray
 from visionkl.coding.codewords import CodewordLearner, settle_blocks
@@ -67,6 +68,9 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where `transform` searches. Rows that lie on a GPU are
+        coded there anyway, and stay there. Codewords are learned on the CPU.
 
     Attributes
     ----------
@@ -102,6 +106,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tol: float = 1e-5,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.n_codewords = n_codewords
         self.block_size = block_size
@@ -112,6 +117,7 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> ProductQuantizer:
         """Learn the codewords.
@@ -155,17 +161,21 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Returns
         -------
         CodeArray of uint8 (up to 256 codewords) or uint16, shape (n_samples, n_blocks)
-            An array that also knows the codebooks, for what learns on codes.
+            An array that also knows the codebooks, for what learns on codes. A CuPy array, which knows
+            nothing, if X is one.
         """
         check_is_fitted(self)
-        rows = check_rows("ProductQuantizer", X, np.float32)
+        device = choose_device(self.device, "ProductQuantizer")
+        on_gpu = device_of(X).is_gpu
+        rows: Any = X if on_gpu else check_rows("ProductQuantizer", X, np.float32)
         if rows.shape[1] != self.n_features_in_:
             raise DataError(
                 f"X has {rows.shape[1]} features, but ProductQuantizer is expecting "
                 f"{self.n_features_in_} features as input."
             )
         validate_data(self, X, reset=False, skip_check_array=True)
-        return CodeArray(self.books_.encode(rows, self.n_jobs), self.books_)
+        codes: Any = self.books_.encode(rows.astype(np.float32, copy=False), self.n_jobs, device)
+        return codes if on_gpu else CodeArray(codes, self.books_)
 
     def inverse_transform(self, X: npt.ArrayLike) -> FloatArray:
         """Put codewords in the place of codes.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of
 from visionkl.backend.threads import run_tasks, thread_count
 from visionkl.coding.hog_codes import coded_pyramids, encode_pyramid
 from visionkl.core.errors import UsageError
@@ -71,6 +72,7 @@ class DPMDetector:
         self.n_jobs = n_jobs
         self.settings = training_settings(coding, settings)
         self._matcher: Matcher | None = None
+        self._matcher_on_gpu: Matcher | None = None
 
     @classmethod
     def from_model(cls, model: MixtureModel) -> DPMDetector:
@@ -100,8 +102,12 @@ class DPMDetector:
         from visionkl.detection.training import train
 
         model = train(dataset, label, self.settings, n_jobs=self.n_jobs, observer=observer)
-        self._matcher = Matcher(model)
+        self._matcher, self._matcher_on_gpu = Matcher(model), None
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what lies on a GPU behind: other processes have no use for it."""
+        return {**self.__dict__, "_matcher_on_gpu": None}
 
     @property
     def model(self) -> MixtureModel:
@@ -114,6 +120,14 @@ class DPMDetector:
         if self._matcher is None:
             raise UsageError("This DPMDetector has not been trained: call fit, or load a model.")
         return self._matcher
+
+    def matcher_on(self, device: Device) -> Matcher:
+        """Return the model, ready for matching on a device; it stays on the last GPU that it was used on."""
+        if not device.is_gpu:
+            return self.matcher
+        if self._matcher_on_gpu is None or self._matcher_on_gpu.device != device:
+            self._matcher_on_gpu = Matcher(self.model, device)
+        return self._matcher_on_gpu
 
     @property
     def label(self) -> str:
@@ -132,6 +146,7 @@ class DPMDetector:
         threshold: float | None = None,
         overlap: float = 0.5,
         n_jobs: int | None = None,
+        device: str | Device = CPU,
     ) -> Detections:
         """Find objects in a picture.
 
@@ -145,19 +160,22 @@ class DPMDetector:
             Of two detections, the worse goes if more than this share of it is covered by the better.
         n_jobs : int, optional
             Threads; all usable cores by default.
+        device : str
+            "cpu", "cuda" (an error where no GPU computes), "cuda:1", or "auto": a GPU if there is one. The
+            pyramid stays on the GPU until placements are known.
 
         Returns
         -------
         Detections
             Best first, boxes cut off at the picture's border; components and part boxes filled in.
         """
-        return detect_all([self], image, threshold=threshold, overlap=overlap, n_jobs=n_jobs)
+        return detect_all([self], image, threshold=threshold, overlap=overlap, n_jobs=n_jobs, device=device)
 
     def detect_in(
         self, pyramid: FeaturePyramid, *, threshold: float, overlap: float, n_jobs: int | None
     ) -> Detections:
         """Find objects in a pyramid that has this model's cell size, interval, octaves and padding."""
-        placements = self.matcher.match(pyramid, threshold, n_jobs)
+        placements = self.matcher_on(device_of(*pyramid.levels)).match(pyramid, threshold, n_jobs)
         roots, parts = filter_boxes(self.model, pyramid, placements)
         boxes = regress_boxes(self.model, placements.components, roots, parts, pyramid.image_size)
         # A regression far from its training data may turn a box inside out: such a box is empty and is
@@ -205,6 +223,7 @@ def detect_all(
     threshold: float | None = None,
     overlap: float = 0.5,
     n_jobs: int | None = None,
+    device: str | Device = CPU,
 ) -> Detections:
     """Find the objects of several detectors in a picture.
 
@@ -213,13 +232,15 @@ def detect_all(
     """
     if not detectors:
         raise UsageError("detect_all: no detectors were given.")
+    where = choose_device(device, "detect")
     picture = read_image(image) if isinstance(image, str | Path) else image
     kinds: dict[tuple[int, int], list[DPMDetector]] = {}
     for detector in detectors:
         kinds.setdefault((detector.model.cell_size, detector.model.interval), []).append(detector)
     found: dict[DPMDetector, Detections] = {}
-    for alike in kinds.values():
-        found |= zip(alike, _detect_alike(alike, picture, threshold, overlap, n_jobs), strict=True)
+    with where.use():
+        for alike in kinds.values():
+            found |= zip(alike, _detect_alike(alike, picture, threshold, overlap, n_jobs, where), strict=True)
     return Detections.concatenate(found[detector] for detector in detectors).sorted()
 
 
@@ -229,6 +250,7 @@ def _detect_alike(
     threshold: float | None,
     overlap: float,
     n_jobs: int | None,
+    device: Device,
 ) -> list[Detections]:
     """Find the objects of detectors whose cell sizes and intervals are the same."""
     models = [detector.model for detector in detectors]
@@ -243,9 +265,11 @@ def _detect_alike(
         extra_octave=extra_octave,
         part_octave=any(model.n_parts for model in models if model.extra_octave == extra_octave),
         n_jobs=n_jobs,
+        device=device,
     )
     # Many detectors take turns as wholes, each with its tables in a core's cache; few are cut into levels.
-    many = len(detectors) >= 2 * thread_count(n_jobs)
+    # A GPU is kept busy by one thread.
+    many = len(detectors) >= 2 * thread_count(n_jobs) and not device.is_gpu
 
     def search(task: tuple[DPMDetector, FeaturePyramid]) -> Detections:
         detector, pyramid = task

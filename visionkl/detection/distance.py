@@ -12,8 +12,7 @@ or the odd ones, in each direction. `PartAdder` sorts parts by that, and transfo
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import distance as kernel
-from visionkl.backend.cpu.matching import add_sampled
+from visionkl.backend.dispatch import CPU, Device, loops, namespace_of, to_host
 from visionkl.core.errors import DataError
 
 
@@ -66,6 +65,7 @@ def transform_parts(
 
     The costs are `(n, 4)`; a radius of None is without bound.
     """
+    kernel = loops("distance", scores)
     if radius is None:
         return kernel.envelope(scores, costs, rows, cols)
     return kernel.windowed(scores, costs, radius, rows, cols)
@@ -84,6 +84,8 @@ class PartAdder:
         To which component each part belongs.
     anchors : ndarray of int64, shape (n, 2)
         `(row, col)` of each part relative to its root, at twice the root's resolution.
+    device : visionkl.backend.dispatch.Device
+        Where responses and scores lie.
     """
 
     def __init__(
@@ -92,12 +94,15 @@ class PartAdder:
         radius: int | None,
         components: npt.NDArray[np.int64],
         anchors: npt.NDArray[np.int64],
+        device: Device = CPU,
     ) -> None:
+        self._device = device
+        make_windows = device.loops("distance").make_windows
         self._costs, self._radius = costs, radius
         self._components, self._anchors = components, anchors
         # Of each kind: which rows and columns are its anchors (even or odd), and its parts.
         self._kinds = [
-            (odd, mine, None if radius is None else kernel.make_windows(costs, radius, mine))
+            (odd, mine, None if radius is None else make_windows(costs, radius, mine))
             for odd in ((0, 0), (0, 1), (1, 0), (1, 1))
             if len(mine := np.nonzero((anchors % 2 == odd).all(axis=1))[0])
         ]
@@ -123,8 +128,10 @@ class PartAdder:
         scores : ndarray of float32, shape (n_components, rows, cols)
         """
         if not responses.size:  # too small a level for these parts, if not for others
-            scores[self._components] = -np.inf
+            for component in self._components.tolist():
+                scores[component] = -np.inf
             return
+        kernel = self._device.loops("distance")
         transformed = None
         for odd, mine, windows in self._kinds:
             first = (odd[0] - padding[0]) % 2, (odd[1] - padding[1]) % 2
@@ -136,7 +143,7 @@ class PartAdder:
             if transformed is None:
                 rows, cols = 2 * limits[:, 1::2].max(axis=0) + self._anchors.max(axis=0) - padding
                 transformed = kernel.envelope(responses, self._costs, rows, cols)
-            add_sampled(transformed, mine, first, wiring, limits, scores)
+            self._device.loops("matching").add_sampled(transformed, mine, first, wiring, limits, scores)
 
 
 def place_parts(
@@ -147,7 +154,8 @@ def place_parts(
     parts: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     """Placements `(m, 2)` of the given parts `(m,)` for anchors `(m, 2)`; -1 where there is none."""
-    placed = np.full((len(anchors), 2), -1, np.int64)
+    placed = namespace_of(scores).full((len(anchors), 2), -1, np.int64)
     reach = max(scores.shape[:2]) if radius is None else radius
-    kernel.best_placements(scores, costs, reach, np.ascontiguousarray(anchors), parts, placed)
-    return placed
+    find = loops("distance", scores).best_placements
+    find(scores, costs, reach, np.ascontiguousarray(anchors), parts, placed)
+    return to_host(placed)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu.filters import dense_filters
-from visionkl.backend.cpu.tables import Tables, look_up, make_tables
+from visionkl.backend.cpu.tables import Tables
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import as_codebooks
 from visionkl.core.errors import DataError
@@ -31,6 +31,8 @@ class DenseFilters:
     together : bool
         Compute filters of all sizes as one group, which is faster for a few. Its responses range over the
         places of the smallest; of the others they mean nothing where these do not fit.
+    device : visionkl.backend.dispatch.Device
+        Where the levels lie.
 
     Attributes
     ----------
@@ -38,12 +40,19 @@ class DenseFilters:
         The numbers of the filters in each group.
     """
 
-    def __init__(self, filters: Sequence[npt.NDArray[np.float32]], *, together: bool = False) -> None:
+    def __init__(
+        self,
+        filters: Sequence[npt.NDArray[np.float32]],
+        *,
+        together: bool = False,
+        device: Device = CPU,
+    ) -> None:
         by_size: dict[tuple[int, int], list[int]] = {}
         for number, filter_ in enumerate(filters):
             by_size.setdefault((0, 0) if together else filter_.shape[:2], []).append(number)
         self.groups = [tuple(numbers) for numbers in by_size.values()]
-        self._ready = [dense_filters([filters[i] for i in group]) for group in self.groups]
+        make = device.loops("filters").dense_filters
+        self._ready = [make([filters[i] for i in group]) for group in self.groups]
 
     def responses(self, level: Level, group: int) -> npt.NDArray[np.float32]:
         """Compute the responses `(rows, cols, n)` of one group wherever its filters fit into the level."""
@@ -69,6 +78,8 @@ class TableFilters:
     memory : str, optional
         Name of memory to use again: responses of a group then are valid only until the same thread asks for
         the next of this name. By default they are new arrays.
+    device : visionkl.backend.dispatch.Device
+        Where the levels lie.
 
     Attributes
     ----------
@@ -86,10 +97,12 @@ class TableFilters:
         dtype: str = "float32",
         together: bool = False,
         memory: str | None = None,
+        device: Device = CPU,
     ) -> None:
         check_choice("TableFilters", "dtype", dtype, ("float32", "int16"))
         self._books = as_codebooks(quantizer)
         self._memory = memory
+        self._device = device
         self.groups = _by_size(filters)
         if together and len(self.groups) > 1:
             sizes = np.array([filters[group[0]].shape[:2] for group in self.groups])
@@ -99,6 +112,7 @@ class TableFilters:
         def make(group: tuple[int, ...]) -> Tables:
             own = [filters[i] for i in group]
             smallest = np.min([filter_.shape[:2] for filter_ in own], axis=0)
+            make_tables = device.loops("tables").make_tables
             return make_tables(self._scores(own), dtype, (int(smallest[0]), int(smallest[1])))
 
         self._ready = run_tasks(make, self.groups, 1)
@@ -118,6 +132,7 @@ class TableFilters:
                 f"TableFilters: a level of codes has the shape (rows, cols, n_blocks), not {level.shape}."
             )
         memory = None if self._memory is None else f"{self._memory} {group}"
+        look_up = self._device.loops("tables").look_up
         return look_up(self._books.check_codes(level), self._ready[group], memory)
 
     def _scores(self, filters: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device, namespace_of, to_host
 from visionkl.backend.threads import run_tasks
 from visionkl.detection.distance import PartAdder, place_parts
 from visionkl.detection.filters import DenseFilters, TableFilters
@@ -60,7 +61,7 @@ class Placements:
 
 
 #: Chooses placements on a level from its number and its scores `(n_components, rows, cols)`: returns the
-#: components `(n,)` and the roots' places `(n, 2)`.
+#: components `(n,)` and the roots' places `(n, 2)`, in ordinary memory wherever the scores lie.
 Choice = Callable[[int, npt.NDArray[np.float32]], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
@@ -70,10 +71,13 @@ class Matcher:
     Parameters
     ----------
     model : MixtureModel
+    device : visionkl.backend.dispatch.Device
+        Where the levels of pyramids lie.
     """
 
-    def __init__(self, model: MixtureModel) -> None:
+    def __init__(self, model: MixtureModel, device: Device = CPU) -> None:
         self.model = model
+        self.device = device
         numbered = [
             (owner, slot, part)
             for owner, component in enumerate(model.components)
@@ -86,14 +90,18 @@ class Matcher:
         self._roots: DenseFilters | TableFilters
         self._parts: DenseFilters | TableFilters
         if model.codebooks is None:
-            self._roots = DenseFilters(roots, together=True)
-            self._parts = DenseFilters([part.weights for part in parts])
+            self._roots = DenseFilters(roots, together=True, device=device)
+            self._parts = DenseFilters([part.weights for part in parts], device=device)
         else:
             self._roots = TableFilters(
-                roots, model.codebooks, dtype="int16", together=True, memory="root responses"
+                roots, model.codebooks, dtype="int16", together=True, memory="root responses", device=device
             )
             self._parts = TableFilters(
-                [part.weights for part in parts], model.codebooks, dtype="int16", memory="part responses"
+                [part.weights for part in parts],
+                model.codebooks,
+                dtype="int16",
+                memory="part responses",
+                device=device,
             )
         owners = np.array([owner for owner, _, _ in numbered], np.int64)
         slots = np.array([slot for _, slot, _ in numbered], np.int64)
@@ -101,7 +109,7 @@ class Matcher:
         self._groups = []
         for numbers in map(list, self._parts.groups):
             costs = np.stack([parts[i].deformation for i in numbers])
-            adder = PartAdder(costs, model.max_displacement, owners[numbers], anchors[numbers])
+            adder = PartAdder(costs, model.max_displacement, owners[numbers], anchors[numbers], device)
             self._groups.append(_Group(costs, owners[numbers], slots[numbers], anchors[numbers], adder))
         # A root is where all anchors of its parts are on the level: the first and the last tell.
         self._root_shapes = np.array([root.shape[:2] for root in roots])
@@ -120,8 +128,11 @@ class Matcher:
         def choose(
             level: int, scores: npt.NDArray[np.float32]
         ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-            roots = np.argwhere(scores.max(axis=0) > threshold)
-            return scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0), roots
+            xp = namespace_of(scores)
+            roots: Any = xp.argwhere(scores.max(axis=0) > threshold) if scores.size else ()
+            if not len(roots):
+                return np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
+            return to_host(scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0)), to_host(roots)
 
         return self.place(pyramid, choose, n_jobs=n_jobs)
 
@@ -140,7 +151,7 @@ class Matcher:
         found = run_tasks(
             lambda level: self._place_on_level(pyramid, level, choose),
             self.root_levels(pyramid) if levels is None else levels,
-            n_jobs,
+            1 if self.device.is_gpu else n_jobs,
         )
         none = Placements(*(np.zeros(shape, dtype) for shape, dtype in self._empty()))
         return Placements(
@@ -176,7 +187,8 @@ class Matcher:
     ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
         """Scores as in `level_scores`, and the responses of each group of parts one octave finer."""
         coarse = pyramid.levels[level]
-        scores = np.full((len(self.model.components), *self._places(coarse)), -np.inf, np.float32)
+        xp = self.device.namespace
+        scores = xp.full((len(self.model.components), *self._places(coarse)), -np.inf, np.float32)
         limits = self._limits(pyramid, level)
         octave = min(level // pyramid.interval, N_SCALE_BIASES - 1)
         for group, numbers in enumerate(self._roots.groups):
@@ -185,7 +197,7 @@ class Matcher:
                 component = self.model.components[number]
                 top, bottom, left, right = limits[number]
                 bias = np.float32(component.bias + component.scale_bias[octave])
-                np.add(responses[top:bottom, left:right, i], bias, out=scores[number, top:bottom, left:right])
+                xp.add(responses[top:bottom, left:right, i], bias, out=scores[number, top:bottom, left:right])
         part_responses = []
         for group, parts in enumerate(self._groups):
             part_responses.append(self._parts.responses(pyramid.levels[level - pyramid.interval], group))
@@ -218,8 +230,9 @@ class Matcher:
                 parts[which, own.slots[part]] = place_parts(
                     of_group, own.costs, self.model.max_displacement, anchors, part
                 )
+        places = map(self.device.put, (components, roots[:, 0], roots[:, 1]))
         return Placements(
-            scores[components, roots[:, 0], roots[:, 1]],
+            to_host(scores[tuple(places)]),
             components,
             np.full(len(roots), level, np.int64),
             roots,

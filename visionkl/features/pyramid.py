@@ -34,8 +34,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import hog as kernel
-from visionkl.backend.cpu.resample import shrink
+from visionkl.backend.cpu.hog import cell_counts
+from visionkl.backend.dispatch import CPU, Device, loops, namespace_of
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import UsageError
@@ -100,6 +100,7 @@ def feature_pyramid(
     part_octave: bool = True,
     n_jobs: int | None = None,
     keep: Callable[[npt.NDArray[np.float32]], Any] | None = None,
+    device: Device = CPU,
 ) -> FeaturePyramid:
     """Compute the HOG pyramid of a picture.
 
@@ -123,6 +124,8 @@ def feature_pyramid(
     keep : callable, optional
         What to make of the cells `(rows, cols, 32)` of each level, before they are framed: its results are
         the pyramid's levels. The cells themselves lie in memory that is used again.
+    device : visionkl.backend.dispatch.Device
+        Where it is computed, and where the levels lie.
 
     Returns
     -------
@@ -142,7 +145,8 @@ def feature_pyramid(
             f"Got {cell_size} instead."
         )
     check_number("feature_pyramid", "interval", interval, low=1, integer=True)
-    planes = as_planes(image, "feature_pyramid")
+    planes = device.put(as_planes(image, "feature_pyramid"))
+    resample, kernel = loops("resample", planes), loops("hog", planes)
     rows, cols = planes.shape[1:]
     n_plain = max(
         interval, 1 + math.floor(interval * math.log2(min(rows, cols) / (_SMALLEST_CELLS * cell_size)))
@@ -155,7 +159,7 @@ def feature_pyramid(
     def compute_level(number: int, gradients: _Gradients, cell_size: int, scale: float) -> None:
         scales[number] = scale
         if number < interval and not part_octave:
-            nothing = _frame((0, 0), padding)
+            nothing = _frame((0, 0), padding, device.namespace)
             levels[number] = nothing if keep is None else keep(nothing[:0, :0])
         elif keep is None:
             levels[number] = _framed_cells(gradients, cell_size, padding)
@@ -165,18 +169,19 @@ def feature_pyramid(
     def compute_chain(start: int) -> None:
         """All levels whose scale is a power of two times that of plain level `start`."""
         scale = 2.0 ** (-start / interval)
-        shrunk = shrink(planes, _rounded(rows * scale), _rounded(cols * scale), "picture 0")
+        shrunk = resample.shrink(planes, _rounded(rows * scale), _rounded(cols * scale), "picture 0")
         gradients = kernel.gradients(shrunk)
         for octave, finer in enumerate(finer_octaves):
             compute_level(octave * interval + start, gradients, cell_size // finer, finer * scale)
         for halvings, plain in enumerate(range(start, n_plain, interval)):
             if halvings:
                 half = _rounded(shrunk.shape[1] * 0.5), _rounded(shrunk.shape[2] * 0.5)
-                shrunk = shrink(shrunk, *half, f"picture {halvings % 2}")
+                shrunk = resample.shrink(shrunk, *half, f"picture {halvings % 2}")
                 gradients = kernel.gradients(shrunk)
             compute_level(first_plain + plain, gradients, cell_size, 2.0 ** (-plain / interval))
 
-    run_tasks(compute_chain, range(interval), n_jobs)
+    with device.use():
+        run_tasks(compute_chain, range(interval), 1 if device.is_gpu else n_jobs)
     return FeaturePyramid(tuple(levels), scales, cell_size, interval, padding, (cols, rows))
 
 
@@ -185,23 +190,26 @@ _Gradients = tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]
 
 def _bare_cells(gradients: _Gradients, cell_size: int) -> npt.NDArray[np.float32]:
     """Cells `(rows, cols, 32)` in this thread's own memory."""
-    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(gradients[0].shape, cell_size))
-    cells: npt.NDArray[np.float32] = scratch("cells", (n_rows, n_cols, N_CHANNELS), np.float32)
-    kernel.cells_into(*gradients, cell_size, cells, 0, 0)
+    n_rows, n_cols = (max(n - 2, 0) for n in cell_counts(gradients[0].shape, cell_size))
+    xp, shape = namespace_of(*gradients), (n_rows, n_cols, N_CHANNELS)
+    cells: npt.NDArray[np.float32] = (
+        scratch("cells", shape, np.float32) if xp is np else xp.empty(shape, np.float32)
+    )
+    loops("hog", *gradients).cells_into(*gradients, cell_size, cells, 0, 0)
     return cells
 
 
 def _framed_cells(gradients: _Gradients, cell_size: int, padding: tuple[int, int]) -> npt.NDArray[np.float32]:
-    n_rows, n_cols = (max(n - 2, 0) for n in kernel.cell_counts(gradients[0].shape, cell_size))
-    level = _frame((n_rows, n_cols), padding)
-    kernel.cells_into(*gradients, cell_size, level, padding[0] + 1, padding[1] + 1)
+    n_rows, n_cols = (max(n - 2, 0) for n in cell_counts(gradients[0].shape, cell_size))
+    level = _frame((n_rows, n_cols), padding, namespace_of(*gradients))
+    loops("hog", *gradients).cells_into(*gradients, cell_size, level, padding[0] + 1, padding[1] + 1)
     return level
 
 
-def _frame(inside: tuple[int, int], padding: tuple[int, int]) -> npt.NDArray[np.float32]:
+def _frame(inside: tuple[int, int], padding: tuple[int, int], xp: Any) -> npt.NDArray[np.float32]:
     """Zeros for so many rows and columns of cells, and the frame around them."""
     (n_rows, n_cols), (top, left) = inside, (padding[0] + 1, padding[1] + 1)
-    level = np.zeros((n_rows + 2 * top, n_cols + 2 * left, N_CHANNELS), np.float32)
+    level = xp.zeros((n_rows + 2 * top, n_cols + 2 * left, N_CHANNELS), np.float32)
     for outside in (np.s_[:top], np.s_[top + n_rows :], np.s_[:, :left], np.s_[:, left + n_cols :]):
         level[outside][..., TRUNCATION] = 1
     return level

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import kernels as loops
 from visionkl.backend.cpu.elementary import logarithms
+from visionkl.backend.cpu.kernels import CHI2
+from visionkl.backend.dispatch import device_of, loops, to_host
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_rows, parameter_error
@@ -43,6 +44,7 @@ class Kernel:
         Parameters
         ----------
         X, Y : array_like of float, shapes (n, d) and (m, d)
+            CuPy arrays are computed on the GPU they lie on, and so is the result.
         n_jobs : int, optional
             Threads; all usable cores by default.
 
@@ -51,6 +53,7 @@ class Kernel:
         ndarray of float32 if both are, and of float64 otherwise, shape (n, m)
         """
         rows = self.check(X)
+        device = device_of(rows)
         if Y is None:
             others = rows
         else:
@@ -60,14 +63,18 @@ class Kernel:
                     f"{self._name}: X has {rows.shape[1]} features but Y has {others.shape[1]}; "
                     "give rows of the same length."
                 )
-            dtype = np.result_type(rows, others)
+            device = device_of(rows, others)
+            dtype = np.result_type(rows.dtype, others.dtype)
             rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
-        out = np.empty((len(rows), len(others)), rows.dtype)
+        out: Matrix = device.namespace.empty((len(rows), len(others)), rows.dtype)
         left, right = self._prepare(rows, others)
-        bands = [slice(first, min(first + _BAND, len(rows))) for first in range(0, len(rows), _BAND)]
+        size = len(rows) if device.is_gpu else _BAND
+        bands = [slice(first, min(first + size, len(rows))) for first in range(0, len(rows), size)]
+        n_jobs = 1 if device.is_gpu else n_jobs
+        mirror = device.loops("kernels").mirror
         if Y is None:
             run_tasks(lambda band: self._fill(left, right, out, band, band.stop), bands[::-1], n_jobs)
-            run_tasks(lambda band: loops.mirror(out, band.start, band.stop), bands, n_jobs)
+            run_tasks(lambda band: mirror(out, band.start, band.stop), bands, n_jobs)
         else:
             run_tasks(lambda band: self._fill(left, right, out, band, len(others)), bands, n_jobs)
         return out
@@ -75,11 +82,11 @@ class Kernel:
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return np.ones(len(rows), rows.dtype)
+        return device_of(rows).namespace.ones(len(rows), rows.dtype)
 
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
-        rows = check_rows(self._name, X)
+        rows = rows_anywhere(self._name, X)
         if self.histogram:
             check_above(self._name, rows, 0.0, inclusive=True)
         return rows
@@ -95,11 +102,28 @@ class Kernel:
         raise NotImplementedError
 
 
+def rows_anywhere(owner: str, X: npt.ArrayLike) -> Matrix:
+    """Do as `check_rows`, also for rows that lie on a GPU, which stay there."""
+    device = device_of(X)
+    if not device.is_gpu:
+        return check_rows(owner, X)
+    given: Any = X
+    if given.ndim != 2 or 0 in given.shape:
+        raise DataError(f"{owner}: X must have the shape (n_samples, n_features), not {given.shape}.")
+    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    rows = device.namespace.ascontiguousarray(given.astype(dtype, copy=False))
+    if not bool(device.namespace.isfinite(rows.sum())):
+        raise DataError(f"{owner}: X holds NaN or infinity, or numbers whose sum is; leave out such rows.")
+    return rows
+
+
 def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = False) -> None:
     """Complain if a number is below the bound, or equal to it if that is not allowed."""
     lowest = rows.min()
     if lowest > bound or (inclusive and lowest == bound):
         return
+    rows = to_host(rows)
+    lowest = rows.min()
     row, column = np.unravel_index(np.argmin(rows), rows.shape)
     raise DataError(
         f"{owner}: Negative values in data: X holds {lowest:g} in row {row}, column {column}, but numbers "
@@ -110,12 +134,14 @@ def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = Fal
 class PairKernel(Kernel):
     """A kernel that is summed pair by pair."""
 
-    kind: ClassVar[tuple[int, ...]] = loops.CHI2
+    kind: ClassVar[tuple[int, ...]] = CHI2
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         dtype = out.dtype
         constants = np.finfo(dtype).tiny, logarithms(dtype)
-        loops.add_pairs(self.kind, left, right, out, band.start, band.stop, n_columns, *constants)
+        loops("kernels", out).add_pairs(
+            self.kind, left, right, out, band.start, band.stop, n_columns, *constants
+        )
 
 
 @dataclass(frozen=True)

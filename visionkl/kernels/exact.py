@@ -42,9 +42,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu import kernels as loops
+from visionkl.backend.dispatch import device_of, namespace_of
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, check_rows, parameter_error
-from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above
+from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above, rows_anywhere
 from visionkl.kernels.sigma import Sigma, feature_groups
 
 #: exp of half the numbers in this span, squared, is still a normal number.
@@ -60,10 +61,10 @@ class Linear(Kernel):
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return np.einsum("ij,ij->i", rows, rows)
+        return namespace_of(rows).einsum("ij,ij->i", rows, rows)
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
-        np.matmul(left[band], right[:n_columns].T, out=out[band, :n_columns])
+        namespace_of(out).matmul(left[band], right[:n_columns].T, out=out[band, :n_columns])
 
 
 @dataclass(frozen=True)
@@ -110,22 +111,24 @@ class Gaussian(Kernel):
 
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Any, Any]:
         sigmas, groups = feature_groups(self._name, self.sigma, self.blocks, X.shape[1])
-        scale = sigmas[groups].astype(X.dtype)
+        scale = device_of(X).put(sigmas[groups].astype(X.dtype))
         # The kernel sees differences only: near 0 the squares lose less of them.
         centre = Y.mean(axis=0, dtype=np.float64).astype(X.dtype)
         left = (X - centre) * scale
         right = left if Y is X else (Y - centre) * scale
-        halves = [np.einsum("ij,ij->i", rows, rows) / X.dtype.type(2) for rows in (left, right)]
+        xp = namespace_of(X, Y)
+        halves = [xp.einsum("ij,ij->i", rows, rows) / X.dtype.type(2) for rows in (left, right)]
         return (left, halves[0]), (right, halves[1])
 
     def _fill(self, left: Any, right: Any, out: Matrix, band: slice, n_columns: int) -> None:
+        xp = namespace_of(out)
         part = out[band, :n_columns]
-        np.matmul(left[0][band], right[0][:n_columns].T, out=part)
+        xp.matmul(left[0][band], right[0][:n_columns].T, out=part)
         part -= left[1][band, None]
         part -= right[1][:n_columns]
         np.exp(np.minimum(part, 0, out=part), out=part)
         if left[0] is right[0]:
-            diagonal = np.arange(band.start, band.stop)
+            diagonal = xp.arange(band.start, band.stop)
             out[diagonal, diagonal] = 1  # free of rounding
 
 
@@ -151,7 +154,7 @@ class SkewedChi2(PairKernel):
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
         check_number(self._name, "c", self.c)
-        rows = check_rows(self._name, X)
+        rows = rows_anywhere(self._name, X)
         check_above(self._name, rows, -self.c)
         return rows
 
@@ -177,13 +180,13 @@ class SkewedChi2(PairKernel):
         if left.dtype == out.dtype:
             super()._fill(left, right, out, band, n_columns)
         else:
-            part = np.empty((band.stop - band.start, n_columns), left.dtype)
+            part = namespace_of(out).empty((band.stop - band.start, n_columns), left.dtype)
             super()._fill(left[band], right[:n_columns], part, slice(0, len(part)), n_columns)
             out[band, :n_columns] = part
 
     def _scaled_logarithms(self, X: Matrix) -> Matrix:
         sigmas, groups = feature_groups(self._name, self.sigma, self.blocks, X.shape[1])
-        return np.log(X + X.dtype.type(self.c)) * sigmas[groups].astype(X.dtype)
+        return np.log(X + X.dtype.type(self.c)) * device_of(X).put(sigmas[groups].astype(X.dtype))
 
 
 @dataclass(frozen=True, eq=False)

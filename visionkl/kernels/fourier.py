@@ -53,8 +53,8 @@ import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from visionkl.backend.cpu import maps as loops
 from visionkl.backend.cpu.elementary import waves
+from visionkl.backend.dispatch import device_of, loops, namespace_of
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
@@ -100,7 +100,7 @@ class FourierBasis:
 
     def inputs(self, X: Matrix) -> Matrix:
         """Return t(x) of all rows."""
-        return X if self.c is None else np.log(X + X.dtype.type(self.c))
+        return X if self.c is None else namespace_of(X).log(X + X.dtype.type(self.c))
 
     def projection(self, sigma: npt.ArrayLike, dtype: npt.DTypeLike) -> Matrix:
         """Return (H diag(σ) / 2π)ᵀ, which takes inputs to phases; σ is a number or has n_features of them."""
@@ -108,25 +108,27 @@ class FourierBasis:
 
     def features(self, inputs: Matrix, projection: Matrix, out: Matrix) -> Matrix:
         """Write the map of a block of inputs into `out`, which must be contiguous."""
-        constants = self._constants(out.dtype)
-        for first in range(0, out.shape[1], _TILE):
-            last = min(first + _TILE, out.shape[1])
-            np.matmul(inputs, projection[:, first:last], out=out[:, first:last])
-            loops.make_waves(out, first, last, *constants)  # while they are in the cache
+        xp, compiled, constants = namespace_of(inputs, out), loops("maps", out), self._constants(out)
+        # On a CPU waves are made of phases that are still in the cache; a GPU wants all at once.
+        width = _TILE if xp is np else out.shape[1]
+        for first in range(0, out.shape[1], width):
+            last = min(first + width, out.shape[1])
+            xp.matmul(inputs, projection[:, first:last], out=out[:, first:last])
+            compiled.make_waves(out, first, last, *constants)
         return out
 
     def features_and_slopes(self, inputs: Matrix, projection: Matrix, out: Matrix, slopes: Matrix) -> Matrix:
         """Do as `features`, and write the derivatives of the features by their angles into `slopes`."""
-        return self.waves_and_slopes(np.matmul(inputs, projection, out=out), slopes)
+        return self.waves_and_slopes(namespace_of(inputs, out).matmul(inputs, projection, out=out), slopes)
 
     def waves(self, phases: Matrix) -> Matrix:
         """Put features in the place of phases, which are products of inputs and the projection."""
-        loops.make_waves(phases, 0, phases.shape[1], *self._constants(phases.dtype))
+        loops("maps", phases).make_waves(phases, 0, phases.shape[1], *self._constants(phases))
         return phases
 
     def waves_and_slopes(self, phases: Matrix, slopes: Matrix) -> Matrix:
         """Do as `waves`, and write the derivatives of the features by their angles into `slopes`."""
-        loops.make_waves_and_slopes(phases, *self._constants(phases.dtype), slopes)
+        loops("maps", phases).make_waves_and_slopes(phases, *self._constants(phases), slopes)
         return phases
 
     def pull_back(self, inputs: Matrix, slopes: Matrix) -> Vector:
@@ -134,9 +136,10 @@ class FourierBasis:
         by_input = slopes @ self.frequencies.astype(slopes.dtype, copy=False)
         return np.einsum("ij,ij->j", inputs, by_input, dtype=np.float64)
 
-    def _constants(self, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    def _constants(self, out: Matrix) -> tuple[Any, ...]:
+        dtype = out.dtype
         scale = dtype.type(np.sqrt(2 / len(self.offsets)))
-        return self.offsets.astype(dtype, copy=False), scale, waves(dtype)
+        return device_of(out).put(self.offsets.astype(dtype, copy=False)), scale, waves(dtype)
 
 
 class FourierMap(KernelMap):
@@ -161,6 +164,9 @@ class FourierMap(KernelMap):
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where rows are mapped. The frequencies are drawn by
+        NumPy either way, and are the same. Rows that lie on a GPU are mapped there anyway, and stay there.
 
     Attributes
     ----------
@@ -194,6 +200,7 @@ class FourierMap(KernelMap):
         frequencies: str = "iid",
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.kernel = kernel
         self.n_components = n_components
@@ -203,6 +210,7 @@ class FourierMap(KernelMap):
         self.frequencies = frequencies
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> FourierMap:
         """Draw the frequencies; of X only the size and the default σ are taken.
@@ -250,13 +258,11 @@ class FourierMap(KernelMap):
         rows = self._rows_to_map(X)
         basis = self.basis_
         projection = basis.projection(self._spread(sigma), rows.dtype)
-        out = np.empty((len(rows), self.n_components), rows.dtype)
 
-        def map_band(band: slice) -> None:
-            basis.features(basis.inputs(rows[band]), projection, out[band])
+        def map_block(block: Matrix, out: Matrix) -> None:
+            basis.features(basis.inputs(block), device_of(block).put(projection), out)
 
-        run_tasks(map_band, bands(len(rows), self.n_components), self.n_jobs)
-        return out
+        return self._map(rows, self.n_components, map_block)
 
     def gradient(
         self, X: npt.ArrayLike, dL_dPhi: npt.ArrayLike | Slopes, sigma: npt.ArrayLike | None = None

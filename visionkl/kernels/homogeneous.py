@@ -43,13 +43,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import maps as loops
 from visionkl.backend.cpu.elementary import logarithms, waves
-from visionkl.backend.threads import run_tasks
+from visionkl.backend.dispatch import loops
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import Matrix
 from visionkl.kernels.exact import KERNELS
-from visionkl.kernels.mapping import KernelMap, bands
+from visionkl.kernels.mapping import KernelMap
 
 Vector = npt.NDArray[np.float64]
 
@@ -107,7 +106,7 @@ class Spectrum:
     def sample(self, X: Matrix, out: Matrix) -> Matrix:
         """Write the map of a block of rows into `out`; both must be contiguous."""
         dtype = X.dtype
-        loops.sample_spectrum(
+        loops("maps", X, out).sample_spectrum(
             X,
             dtype.type(np.log(2) / self.period),
             np.sqrt(self.coefficients).astype(dtype),
@@ -131,6 +130,8 @@ class HomogeneousMap(KernelMap):
         Of the first wave, in units of log x; by a rule that depends on the kernel and the order by default.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto". Rows that lie on a GPU are mapped there anyway.
 
     Attributes
     ----------
@@ -158,11 +159,13 @@ class HomogeneousMap(KernelMap):
         order: int = 1,
         period: float | None = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.kernel = kernel
         self.order = order
         self.period = period
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> HomogeneousMap:
         """Compute the spectrum; of X only the number of features is taken.
@@ -198,14 +201,7 @@ class HomogeneousMap(KernelMap):
         -------
         ndarray of float32 if X is, and of float64 otherwise, shape (n_samples, (2 order + 1) n_features)
         """
-        rows = self._rows_to_map(X)
-        out = np.empty((len(rows), self._n_features_out), rows.dtype)
-        run_tasks(
-            lambda band: self.spectrum_.sample(rows[band], out[band]),
-            bands(len(rows), 16 * self._n_features_out),
-            self.n_jobs,
-        )
-        return out
+        return self._map(self._rows_to_map(X), self._n_features_out, self.spectrum_.sample, effort=16)
 
     def _is_for_histograms(self) -> bool:
         return True

@@ -52,7 +52,6 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.threads import run_tasks
-from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import Matrix
 from visionkl.kernels.exact import AnyKernel, Gaussian

@@ -23,6 +23,7 @@ from visionkl.core.errors import DataError, UsageError
 from visionkl.run.console import Console, duration_text, run_command
 
 if TYPE_CHECKING:
+    from visionkl.backend.dispatch import Device
     from visionkl.core.types import Detections
     from visionkl.detection.detector import DPMDetector
 
@@ -57,6 +58,8 @@ class DetectOptions:
         Search folders with their sub-folders.
     on_bad_data : {"stop", "skip"}
         What to do when a picture cannot be read: stop before anything is written, or go on without it.
+    device : str
+        cpu, cuda, or cuda:1 for the second GPU; auto is a GPU if one can compute, and else the CPU.
     """
 
     model: list[Path]
@@ -69,6 +72,7 @@ class DetectOptions:
     parts: bool = True
     recursive: bool = False
     on_bad_data: Literal["stop", "skip"] = "stop"
+    device: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
     """Find objects in pictures; what is returned is the document of `--json`."""
+    from visionkl.backend.dispatch import choose_device
     from visionkl.core.files import writable_folder
     from visionkl.core.image import read_image
     from visionkl.detection.detector import detect_all
     from visionkl.run.pictures import find_pictures, picture_ids, readable
 
     _check_usage(options)
+    device = choose_device(options.device, "detect")
     paths = find_pictures(options.inputs, recursive=options.recursive)
     pictures = [Picture(path, name) for path, name in zip(paths, picture_ids(paths), strict=True)]
     detectors = _load(options.model)
@@ -103,7 +109,7 @@ def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
         writable_folder(options.out)
     sound, skipped = readable(paths, options.on_bad_data, console)
     pictures = [picture for picture in pictures if picture.path in set(sound)]
-    _warm_up(detectors, console)
+    _warm_up(detectors, console, device)
 
     started = time.monotonic()
     found: dict[Picture, Detections] = {}
@@ -111,7 +117,9 @@ def detect(options: DetectOptions, console: Console) -> dict[str, Any]:
     table = _Table(pictures, classes)
     for picture in console.track(pictures, "detecting"):
         image = read_image(picture.path)
-        detections = detect_all(detectors, image, threshold=options.threshold, n_jobs=console.jobs).sorted()
+        detections = detect_all(
+            detectors, image, threshold=options.threshold, n_jobs=console.jobs, device=device
+        ).sorted()
         detections = detections[: options.max_detections]
         found[picture] = detections
         records.append(_record(picture, image.shape, detections))
@@ -177,14 +185,14 @@ def _check_outputs(options: DetectOptions, pictures: Sequence[Picture]) -> None:
                 )
 
 
-def _warm_up(detectors: Sequence[DPMDetector], console: Console) -> None:
+def _warm_up(detectors: Sequence[DPMDetector], console: Console, device: Device) -> None:
     """Let the hot loops compile on a blank picture: the wait is explained, and the time left is right."""
     import numpy as np
 
     from visionkl.detection.detector import detect_all
 
     with console.compiling():
-        detect_all(detectors, np.zeros((160, 160, 3), np.uint8), n_jobs=console.jobs)
+        detect_all(detectors, np.zeros((160, 160, 3), np.uint8), n_jobs=console.jobs, device=device)
 
 
 def _note_if_too_small(

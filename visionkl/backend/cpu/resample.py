@@ -56,8 +56,8 @@ def shrink(
         raise ValueError(f"pictures have 1 or 3 channels, not {channels}")
     if (rows, cols) == (old_rows, old_cols):
         return planes
-    first_row, row_weights = _area_taps(old_rows, rows)
-    first_col, col_weights = _area_taps(old_cols, cols)
+    first_row, row_weights = area_taps(old_rows, rows)
+    first_col, col_weights = area_taps(old_cols, cols)
     shape = channels, rows, cols
     shrunk = np.empty(shape) if memory is None else scratch(memory, shape, np.float64)
     if old_cols < _LANES:
@@ -70,7 +70,7 @@ def shrink(
 
 
 @compiled_exactly
-def _area_taps(old, new):
+def area_taps(old, new):
     """Find the first source index `(new,)` and weights `(new, taps)` of each output pixel.
 
     The number of taps is a multiple of `_TAPS`.

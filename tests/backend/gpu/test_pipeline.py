@@ -1,0 +1,161 @@
+"""From a picture to boxes on a device, against the CPU: nothing leaves the device on the way."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.detection.conftest import random_model
+from visionkl.backend import dispatch
+from visionkl.coding.codebooks import Codebooks
+from visionkl.coding.hog_codes import coded_pyramids, frame_cell
+from visionkl.coding.pq import ProductQuantizer
+from visionkl.core.errors import DataError, UsageError
+from visionkl.detection.detector import DPMDetector
+from visionkl.features.pyramid import feature_pyramid
+from visionkl.kernels import mapping
+from visionkl.kernels.exact import (
+    Chi2,
+    ExpChi2,
+    Gaussian,
+    Hellinger,
+    Intersection,
+    JensenShannon,
+    Linear,
+    SkewedChi2,
+    SkewedIntersection,
+)
+from visionkl.kernels.fourier import FourierMap
+from visionkl.kernels.homogeneous import HomogeneousMap
+
+# One way of running is enough: each kernel is tested in all ways elsewhere.
+WAYS = [("plain", "random"), pytest.param(("cuda", "device"), marks=pytest.mark.gpu)]
+pytestmark = pytest.mark.parametrize("machine", WAYS, indirect=True, ids="-".join)
+
+
+@pytest.fixture
+def image():
+    return np.random.default_rng(0).integers(0, 256, (64, 72, 3)).astype(np.uint8)
+
+
+def books():
+    random = np.random.default_rng(1)
+    cells = random.uniform(0, 0.3, (15, 32)).astype(np.float32)
+    cells[:, 31] = 0
+    words = np.vstack([cells, frame_cell()]).reshape(16, 2, 16).transpose(1, 0, 2)
+    return Codebooks(words)
+
+
+def test_pyramids_are_those_of_the_cpu(gpu, image):
+    settings = {"interval": 2, "padding": (2, 3)}
+    expected = feature_pyramid(image, **settings)
+    found = feature_pyramid(image, device=dispatch.Device(0), **settings)
+    assert np.array_equal(found.scales, expected.scales)
+    for level, wanted in zip(found.levels, expected.levels, strict=True):
+        np.testing.assert_allclose(gpu.get(level), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_pyramids_of_codes_are_those_of_the_cpu(gpu, image):
+    settings = {"interval": 2, "padding": (2, 3)}
+    (expected,) = coded_pyramids(image, [books()], **settings)
+    (found,) = coded_pyramids(image, [books()], device=dispatch.Device(0), **settings)
+    n_different = sum(
+        int((gpu.get(level) != wanted).sum())
+        for level, wanted in zip(found.levels, expected.levels, strict=True)
+    )
+    assert n_different <= 2  # cells that differ in the last digit may lie between two codewords
+
+
+@pytest.mark.parametrize("max_displacement", [3, None])
+@pytest.mark.parametrize("coded", [False, True])
+def test_detections_are_those_of_the_cpu(gpu, image, coded, max_displacement):
+    settings = {"interval": 2, "threshold": -2.0, "max_displacement": max_displacement}
+    model = random_model(**settings, **({"codebooks": books()} if coded else {}))
+    detector = DPMDetector.from_model(model)
+    expected, found = detector.detect(image), detector.detect(image, device="cuda")
+    assert len(expected) > 3
+    np.testing.assert_allclose(found.scores, expected.scores, atol=2e-3)
+    # Windows that lie in the frame alone all score the same: which of them comes first is chance.
+    clear = np.abs(np.subtract.outer(expected.scores, expected.scores) + np.eye(len(expected))).min(0) > 1e-3
+    assert clear.sum() > 3
+    np.testing.assert_allclose(found.boxes[clear], expected.boxes[clear], atol=1e-2)
+    assert pickle.loads(pickle.dumps(detector))._matcher_on_gpu is None
+
+
+def test_nothing_is_found_in_a_tiny_picture(gpu):
+    detector = DPMDetector.from_model(random_model(interval=2))
+    assert len(detector.detect(np.zeros((12, 12), np.uint8), threshold=10.0, device="cuda")) == 0
+
+
+def rows(dtype=np.float32):
+    return np.random.default_rng(2).random((40, 6)).astype(dtype)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "skewed_chi2"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fourier_maps_are_those_of_the_cpu(gpu, kernel, dtype, monkeypatch):
+    monkeypatch.setattr(mapping, "_NUMBERS_ON_A_GPU", 900)  # several blocks
+    expected = FourierMap(kernel, n_components=50).fit_transform(rows(dtype))
+    there = FourierMap(kernel, n_components=50, device="cuda").fit(rows(dtype))
+    np.testing.assert_allclose(there.transform(rows(dtype)), expected, atol=1e-5)
+    plain = FourierMap(kernel, n_components=50).fit(gpu.put(rows(dtype)))
+    np.testing.assert_allclose(gpu.get(plain.transform(gpu.put(rows(dtype)))), expected, atol=1e-5)
+
+
+def test_homogeneous_maps_are_those_of_the_cpu(gpu):
+    expected = HomogeneousMap(order=2).fit_transform(rows())
+    there = HomogeneousMap(order=2, device="cuda").fit(rows())
+    np.testing.assert_allclose(there.transform(rows()), expected, atol=1e-5)
+    np.testing.assert_allclose(gpu.get(there.transform(gpu.put(rows()))), expected, atol=1e-5)
+    with pytest.raises(DataError, match="Negative values in data: X holds -1 in row 0, column 0"):
+        there.transform(gpu.put(-np.ones((3, 6))))
+    with pytest.raises(DataError, match="X holds NaN"):
+        there.transform(gpu.put(np.full((3, 6), np.nan)))
+
+
+def test_codes_of_rows_are_those_of_the_cpu(gpu):
+    quantizer = ProductQuantizer(8, block_size=3).fit(rows())
+    expected = quantizer.transform(rows())
+    there = quantizer.set_params(device="cuda")
+    assert np.array_equal(there.transform(rows()), expected)
+    codes = there.transform(gpu.put(rows()))
+    assert np.array_equal(gpu.get(codes), expected)
+    decoded = there.books_.decode(codes)
+    assert np.array_equal(gpu.get(decoded), there.books_.decode(expected))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Chi2(),
+        Intersection(),
+        JensenShannon(),
+        ExpChi2(2.0),
+        SkewedChi2(),
+        SkewedIntersection(),
+        Linear(),
+        Hellinger(),
+        Gaussian(0.7),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_kernel_matrices_are_those_of_the_cpu(gpu, kernel):
+    X, Y = rows()[:15], rows()[15:]
+    found = kernel(gpu.put(X), gpu.put(Y))
+    np.testing.assert_allclose(gpu.get(found), kernel(X, Y), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gpu.get(kernel(gpu.put(X))), kernel(X), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gpu.get(kernel.diagonal(gpu.put(X))), kernel.diagonal(X), rtol=1e-5)
+    with pytest.raises(UsageError, match="different devices"):
+        kernel(gpu.put(X), Y)
+
+
+def test_arrays_decide(gpu):
+    here, there = np.zeros(3), gpu.put(np.zeros(3))
+    assert dispatch.loops("hog", here).__name__ == "visionkl.backend.cpu.hog"
+    assert dispatch.loops("hog", there).__name__ == "visionkl.backend.gpu.hog"
+    assert dispatch.namespace_of(here) is np
+    assert dispatch.to_host(here) is here
+    assert isinstance(dispatch.to_host(there), np.ndarray)
+    assert dispatch.Device(0).put(there) is there
+    with pytest.raises(UsageError, match=r"different devices \(cpu, cuda:0\)"):
+        dispatch.loops("hog", here, there)

@@ -1,0 +1,137 @@
+"""Where work is done: arrays decide.
+
+`loops("pq", cells)` is the module `pq` of the backend that holds the cells: `visionkl.backend.gpu` for CuPy
+arrays, `visionkl.backend.cpu` for NumPy's. Both have the same functions. Arrays on the GPU give results on
+the GPU, so along a pipeline nothing is copied back and forth.
+
+What begins with a picture or rows in ordinary memory takes a `device`, which `choose_device` understands:
+
+========== ==========================================================================================
+`"cpu"`    NumPy and Numba
+`"cuda"`   CuPy on the current GPU; `"cuda:1"` on the second. An error where it cannot compute
+`"auto"`   CUDA if a GPU really computes, and else the CPU
+========== ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from visionkl.backend.gpu import device as cuda
+from visionkl.core.errors import DeviceError, UsageError
+from visionkl.core.validation import parameter_error
+
+
+@dataclass(frozen=True)
+class Device:
+    """The CPU, or a GPU by its number.
+
+    Parameters
+    ----------
+    number : int or None
+        None is the CPU.
+    """
+
+    number: int | None = None
+
+    def __str__(self) -> str:
+        return "cpu" if self.number is None else f"cuda:{self.number}"
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether arrays lie on a GPU."""
+        return self.number is not None
+
+    @property
+    def namespace(self) -> Any:
+        """NumPy or CuPy."""
+        return cuda.namespace() if self.is_gpu else np
+
+    def loops(self, name: str) -> ModuleType:
+        """Return the module of this device's backend, such as "hog"."""
+        return importlib.import_module(f"visionkl.backend.{'gpu' if self.is_gpu else 'cpu'}.{name}")
+
+    def use(self) -> contextlib.AbstractContextManager[Any]:
+        """Make it the current device for a while."""
+        return cuda.namespace().cuda.Device(self.number) if self.is_gpu else contextlib.nullcontext()
+
+    def put(self, array: npt.NDArray[Any]) -> Any:
+        """Bring an array here; one that is here already stays."""
+        if cuda.is_device_array(array) or not self.is_gpu:
+            return array
+        with self.use():
+            return cuda.namespace().asarray(array)
+
+
+CPU = Device()
+
+
+def choose_device(device: str | Device, owner: str = "device") -> Device:
+    """Find the device that is meant, and make sure that it can compute.
+
+    Parameters
+    ----------
+    device : str or Device
+        "auto", "cpu", "cuda" or "cuda:" and a number.
+    owner : str
+        Whose parameter it is, for complaints.
+
+    Examples
+    --------
+    >>> str(choose_device("cpu"))
+    'cpu'
+    >>> choose_device("gpu", "DPMDetector")
+    Traceback (most recent call last):
+    visionkl.core.errors.UsageError: The 'device' parameter of DPMDetector must be 'auto', 'cpu', 'cuda' or
+    'cuda:<number>'. Got 'gpu' instead.
+    """
+    if isinstance(device, Device):
+        return device
+    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", device) if isinstance(device, str) else None
+    if match is None:
+        raise parameter_error(owner, "device", "'auto', 'cpu', 'cuda' or 'cuda:<number>'", device)
+    if device == "cpu" or (device == "auto" and find_spec("cupy") is None):
+        return CPU
+    number = int(match[1] or 0)
+    problem = cuda.problem(number)
+    if problem is None:
+        return Device(number)
+    if device == "auto":
+        return CPU
+    raise DeviceError(f"{owner}: device {device!r} cannot compute here: {problem}.")
+
+
+def device_of(*arrays: Any) -> Device:
+    """Find the device that all arrays lie on; complain if they lie on several."""
+    numbers = {int(array.device.id) if cuda.is_device_array(array) else None for array in arrays}
+    if len(numbers) > 1:
+        places = ", ".join(sorted(str(Device(number)) for number in numbers))
+        raise UsageError(
+            f"Arrays lie on different devices ({places}); bring them to one with cupy.asarray or "
+            "cupy.asnumpy."
+        )
+    return Device(numbers.pop()) if numbers else CPU
+
+
+def loops(name: str, *arrays: Any) -> ModuleType:
+    """Return the module of the backend that the arrays belong to, such as "hog"."""
+    return device_of(*arrays).loops(name)
+
+
+def namespace_of(*arrays: Any) -> Any:
+    """Return NumPy, or CuPy for arrays on a GPU."""
+    return device_of(*arrays).namespace
+
+
+def to_host(array: Any) -> npt.NDArray[Any]:
+    """Return a NumPy array with the same numbers; one that is NumPy's stays."""
+    return array.get() if cuda.is_device_array(array) else array

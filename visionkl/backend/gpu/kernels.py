@@ -1,0 +1,50 @@
+"""Sums for all pairs of rows on a GPU: the functions of `visionkl.backend.cpu.kernels` on CuPy arrays."""
+
+from typing import Any
+
+from visionkl.backend.cpu.kernels import ABSOLUTE, CHI2, CHI2_DISTANCE, ENTROPY, INTERSECTION, SECH
+from visionkl.backend.gpu.launch import declare, launch
+
+__all__ = ["ABSOLUTE", "CHI2", "CHI2_DISTANCE", "ENTROPY", "INTERSECTION", "SECH", "add_pairs", "mirror"]
+
+# Rows and columns of a block, as in the source.
+_TILE = 64
+
+_ADD_PAIRS = {
+    name: declare(
+        "kernels",
+        f"add_pairs_{short}",
+        f"const {real}* X, const {real}* Y, {real}* out, long long first, long long last, "
+        f"long long n_columns, long long pitch, int d, int kind, {real} tiny",
+    )
+    for name, short, real in (("float32", "f32", "float"), ("float64", "f64", "double"))
+}
+_MIRROR = {
+    name: declare(
+        "kernels", f"mirror_{short}", f"{real}* matrix, long long n, long long first, long long last"
+    )
+    for name, short, real in (("float32", "f32", "float"), ("float64", "f64", "double"))
+}
+
+
+def add_pairs(
+    kind: tuple[int, ...],
+    X: Any,
+    Y: Any,
+    out: Any,
+    first: int,
+    last: int,
+    n_columns: int,
+    tiny: Any,
+    coefficients: Any,
+) -> None:
+    """Fill a part of the matrix; see the CPU's function. `coefficients` are not used."""
+    launch(
+        _ADD_PAIRS[out.dtype.name], X, Y, out, first, last, n_columns, out.shape[1], X.shape[1], len(kind),
+        tiny, blocks=-(-(last - first) // _TILE) * -(-n_columns // _TILE),
+    )  # fmt: skip
+
+
+def mirror(matrix: Any, first: int, last: int) -> None:
+    """Copy what is left of the diagonal, in some rows, to the other side of it; see the CPU's function."""
+    launch(_MIRROR[matrix.dtype.name], matrix, len(matrix), first, last, threads=(last - first) * last)
