@@ -13,16 +13,17 @@ DTYPES = [np.float32, np.float64]
 BOUND = {np.float32: 2e-6, np.float64: 1e-13}
 
 
+@pytest.mark.parametrize(("first", "last"), [(0, 33), (5, 20)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_waves_are_those_of_the_cpu(gpu, dtype):
+def test_waves_are_those_of_the_cpu(gpu, dtype, first, last):
     random = np.random.default_rng(0)
     phases = random.normal(0, 3, (7, 33)).astype(dtype)
     offsets = random.random(33).astype(dtype)
     scale = dtype(0.7)
     expected = phases.copy()
-    cpu_maps.make_waves(expected, offsets, scale, waves(dtype))
+    cpu_maps.make_waves(expected, first, last, offsets, scale, waves(dtype))
     on_device = gpu.put(phases)
-    maps.make_waves(on_device, gpu.put(offsets), scale, waves(dtype))
+    maps.make_waves(on_device, first, last, gpu.put(offsets), scale, waves(dtype))
     np.testing.assert_allclose(gpu.get(on_device), expected, rtol=0, atol=BOUND[dtype])
 
     expected, expected_slopes = phases.copy(), np.empty_like(phases)
