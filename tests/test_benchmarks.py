@@ -143,6 +143,19 @@ def test_rows_of_classifiers_on_few_small_samples(modules):
         assert result["ours"]["seconds"]["median"] > 0
 
 
+def test_rows_of_twin_processes_on_few_samples(modules, monkeypatch):
+    import bench_twin
+
+    harness, _, _ = modules
+    for name, value in (("N_SAMPLES", 240), ("N_NEW", 20), ("N_LOOPED", 5)):
+        monkeypatch.setattr(bench_twin, name, value)
+    for name in ("hsic-powers", "twin-search", "twin-search-flat"):
+        setting = harness.Setting(None, 1, None, None)
+        result = harness.measure(harness.ROWS[name], setting, quick=True)
+        assert result["peers"][0]["ours_by_this"]["median"] > 0
+        assert setting.notes
+
+
 def test_without_peers_the_reason_is_given(modules, monkeypatch, tmp_path):
     _, _, peers = modules
     monkeypatch.setattr(peers, "PYTHON", tmp_path / "no-python")

@@ -128,19 +128,18 @@ def mapped_hsic_matrix(
         As from `hsic_matrix`.
     """
     m = len(X)
-    products: Matrix | float = 0.0
-    sums: list[Matrix | float] = [0.0, 0.0]
+    sizes = [[one._n_features_out for one in maps] for maps in (input_maps, output_maps)]
+    products = np.zeros((sum(sizes[0]), sum(sizes[1])))
+    sums = [np.zeros(length) for length in products.shape]
     for first in range(0, m, _BLOCK):
         block = slice(first, first + _BLOCK)
         left, right = _features(input_maps, X[block]), _features(output_maps, Y[block])
         products += left.T @ right
         sums[0] += left.sum(axis=0)
         sums[1] += right.sum(axis=0)
-    covariances = (products - np.outer(*sums) / m) / (m - 1)
+    covariances = (products - np.outer(sums[0], sums[1]) / m) / (m - 1)
     squares = covariances**2
-    starts = [
-        np.cumsum([0, *(one._n_features_out for one in maps)])[:-1] for maps in (input_maps, output_maps)
-    ]
+    starts = [np.cumsum([0, *those])[:-1] for those in sizes]
     return _with_constants(np.add.reduceat(np.add.reduceat(squares, starts[0], axis=0), starts[1], axis=1))
 
 

@@ -36,7 +36,7 @@ repeated samples): then it is raised tenfold from rounding on until it can, and 
 If unsure: scale features that are measured in different units (StandardScaler), keep `criterion="kl"` and
 degrees (1, 11), and try `output_kernel=Gaussian(sigma)` with half, twice and four times the default's σ: the
 narrower the kernel, the less an answer is an average, and the less the polynomials add.
-Where outputs are a plain function of inputs, kernel ridge regression is as good and quicker.
+Where outputs are a plain function of inputs, kernel ridge regression is as good, and needs no search.
 """
 
 from __future__ import annotations
@@ -304,7 +304,8 @@ class TwinGaussianProcess(RegressorMixin, BaseEstimator):
         _, input_noise = add_noise("TwinGaussianProcess", "input_noise", grams, self.input_noise)
         weights = np.linalg.solve(grams, own_kernels[:, :, None])[:, :, 0]
         outputs = self.outputs_[chosen]
-        inverse, output_noise = None, 0.0
+        inverse: Matrix | None = None
+        output_noise = 0.0
         if self.criterion == "kl":
             halves = np.einsum("nkd,nkd->nk", outputs, outputs) / 2
             exponents = np.matmul(outputs, outputs.transpose(0, 2, 1)) - halves[:, None] - halves[:, :, None]

@@ -189,36 +189,35 @@ class TwinKernelTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 "'nystroem' or 'exact' unless both kernels are gaussian",
                 way,
             )
-        make = self._waves if way == "fourier" else self._projections
-        scales = self.input_scale_, self.output_scale_
-        maps = [make(*those) for those in zip((0, 1), kernels, (X, Y), scales, degrees, strict=True)]
+        maps = [
+            [self._map(way, side, kernel, scale, power, len(X)).fit(rows) for power in range(1, degree + 1)]
+            for side, (kernel, rows, scale, degree) in enumerate(
+                zip(kernels, (X, Y), (self.input_scale_, self.output_scale_), degrees, strict=True)
+            )
+        ]
         return mapped_hsic_matrix(maps[0], maps[1], X, Y)
 
-    def _waves(self, side: int, kernel: Gaussian, X: Matrix, scale: float, degree: int) -> list[KernelMap]:
-        # Waves of inputs and outputs are drawn apart from each other: then their errors average out.
-        return [
-            FourierMap(
+    def _map(
+        self, way: str, side: int, kernel: Kernel, scale: float, power: int, n_samples: int
+    ) -> KernelMap:
+        """Make an explicit map of a power of a kernel."""
+        seed = seed_of(self.random_state)
+        if way == "fourier":
+            assert isinstance(kernel, Gaussian)
+            return FourierMap(
                 n_components=self.n_components,
                 sigma=np.sqrt(power) * np.asarray(kernel.sigma),
                 blocks=kernel.blocks,
-                random_state=2 * (seed_of(self.random_state) + 1000 * power) + side,
+                # Waves of inputs and outputs are drawn apart from each other: then their errors average out.
+                random_state=2 * (seed + 1000 * power) + side,
                 n_jobs=self.n_jobs,
-            ).fit(X)
-            for power in range(1, degree + 1)
-        ]
-
-    def _projections(
-        self, side: int, kernel: Kernel, X: Matrix, scale: float, degree: int
-    ) -> list[KernelMap]:
-        return [
-            KernelProjection(
-                Polynomial(kernel, (0.0,) * power + (scale**-power,)),
-                n_representatives=min(self.n_components, len(X)),
-                random_state=seed_of(self.random_state),
-                n_jobs=self.n_jobs,
-            ).fit(X)
-            for power in range(1, degree + 1)
-        ]
+            )
+        return KernelProjection(
+            Polynomial(kernel, (0.0,) * power + (scale**-power,)),
+            n_representatives=min(self.n_components, n_samples),
+            random_state=seed,
+            n_jobs=self.n_jobs,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

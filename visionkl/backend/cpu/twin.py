@@ -8,6 +8,9 @@ and 121 dot products for the degrees (11, 11) are made of it there: the matrices
 beside the matrix products: each is one pass in the place of a dozen temporary arrays.
 """
 
+# Numba finds the types of loops by itself.
+# mypy: disable-error-code="no-untyped-def"
+
 import numpy as np
 
 from visionkl.backend.cpu.jit import compiled

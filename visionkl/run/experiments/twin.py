@@ -126,7 +126,7 @@ def _gains(outcomes: list[Outcome], n_seeds: int) -> Table:
 
     from visionkl.run.experiments.findings import Table
 
-    rows = []
+    rows: list[list[Any]] = []
     for outcome in outcomes:
         for (criterion, widths), (without, mapped) in outcome.pairs().items():
             gains = 100 * (1 - mapped / without)

@@ -205,7 +205,7 @@ def process(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is to be repaired on the way
-        return model.fit(draw.X, draw.Y).predict(draw.X_new)
+        return np.asarray(model.fit(draw.X, draw.Y).predict(draw.X_new))
 
 
 def _widened(rows: Array, factor: float) -> Gaussian:

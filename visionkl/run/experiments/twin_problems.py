@@ -104,9 +104,9 @@ class SShape(Problem):
         from visionkl.report.regression import plot_answers
 
         draw, answers = shown
-        names = ("KRR", "KL without map, default widths", "KL with map, default widths")
-        names += ("HSIC with map, default widths",)
-        curves = {name.split(",")[0]: (draw.X_new[:, 0], answers[name]) for name in names if name in answers}
+        processes = ("KL without map", "KL with map", "HSIC with map")
+        names = {"KRR": "KRR"} | {short: f"{short}, default widths" for short in processes}
+        curves = {short: (draw.X_new[:, 0], answers[name]) for short, name in names.items()}
         figure = plot_answers((draw.X[:, 0], draw.Y), curves, x_label="x", y_label="r")
         return [("s_shape", "S-shape: samples (grey) and answers", figure)]
 
