@@ -72,13 +72,13 @@ def test_detections_are_those_of_the_cpu(gpu, image, coded, max_displacement):
     settings = {"interval": 2, "threshold": -2.0, "max_displacement": max_displacement}
     model = random_model(**settings, **({"codebooks": books()} if coded else {}))
     detector = DPMDetector.from_model(model)
-    expected, found = detector.detect(image), detector.detect(image, device="cuda")
-    assert len(expected) > 3
+    # Nothing is suppressed: of windows in the frame alone, which all score the same, chance would choose.
+    expected, found = (detector.detect(image, overlap=1.0, device=device) for device in ("cpu", "cuda"))
+    assert len(found) == len(expected) > 10
     np.testing.assert_allclose(found.scores, expected.scores, atol=2e-3)
-    # Windows that lie in the frame alone all score the same: which of them comes first is chance.
-    clear = np.abs(np.subtract.outer(expected.scores, expected.scores) + np.eye(len(expected))).min(0) > 1e-3
-    assert clear.sum() > 3
-    np.testing.assert_allclose(found.boxes[clear], expected.boxes[clear], atol=1e-2)
+    rows = [np.column_stack([few.boxes, few.scores, few.components]) for few in (expected, found)]
+    farthest = np.abs(rows[0][:, None] - rows[1]).max(axis=2).min(axis=1).max()
+    assert farthest < 1e-2, "a box of the CPU was not found"
     assert pickle.loads(pickle.dumps(detector))._matcher_on_gpu is None
 
 
