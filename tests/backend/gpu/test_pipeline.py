@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tests.detection.conftest import random_model
+from visionkl import doctor
 from visionkl.backend import dispatch
+from visionkl.backend.gpu import maps
 from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.hog_codes import coded_pyramids, frame_cell
 from visionkl.coding.pq import ProductQuantizer
@@ -147,6 +149,17 @@ def test_kernel_matrices_are_those_of_the_cpu(gpu, kernel):
     np.testing.assert_allclose(gpu.get(kernel.diagonal(gpu.put(X))), kernel.diagonal(X), rtol=1e-5)
     with pytest.raises(UsageError, match="different devices"):
         kernel(gpu.put(X), Y)
+
+
+@pytest.mark.parametrize("name", doctor._CHECKS)
+def test_the_doctors_self_tests_are_passed(gpu, name):
+    assert doctor._compare(doctor._CHECKS[name]).endswith(": right")
+
+
+def test_types_that_no_kernel_takes_are_named(gpu):
+    phases = gpu.put(np.zeros((2, 3), np.float16))
+    with pytest.raises(DataError, match=r"waves \(GPU\): arrays of float16 .* give float32 or float64"):
+        maps.make_waves(phases, phases, 1.0, ())
 
 
 def test_arrays_decide(gpu):
