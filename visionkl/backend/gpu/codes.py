@@ -6,7 +6,7 @@ import numpy as np
 
 from visionkl.backend.cpu.codes import LANES
 from visionkl.backend.gpu import device
-from visionkl.backend.gpu.launch import Kernel, declare, launch
+from visionkl.backend.gpu.launch import CODES, declare_for, launch
 from visionkl.backend.gpu.solver import scatter
 
 __all__ = ["LANES", "add_decoded", "look_up_lines", "multiply_decoded", "scatter_lines"]
@@ -15,28 +15,26 @@ __all__ = ["LANES", "add_decoded", "look_up_lines", "multiply_decoded", "scatter
 _CHUNK = 4096
 
 
-def _declare_both(name: str, parameters: str) -> dict[str, Kernel]:
-    """Declare a kernel for codes of 8 and of 16 bits."""
-    return {
-        "uint8": declare("codes", f"{name}_u8", f"const unsigned char* codes, {parameters}"),
-        "uint16": declare("codes", f"{name}_u16", f"const unsigned short* codes, {parameters}"),
-    }
-
-
-_LINE_SCORES = _declare_both(
+_LINE_SCORES = declare_for(
+    CODES,
+    "codes",
     "line_scores",
-    "const float* tables, double* scores, long long n, long long first, long long n_samples, "
-    "int first_block, int n_tables, int n_codewords, int lanes",
+    "const TYPE* codes, const float* tables, double* scores, long long n, long long first, "
+    "long long n_samples, int first_block, int n_tables, int n_codewords, int lanes",
 )
-_SCATTER_LINES = _declare_both(
+_SCATTER_LINES = declare_for(
+    CODES,
+    "codes",
     "scatter_lines",
-    "const float* shares, float* tables, long long n, long long first, long long n_samples, "
-    "int first_block, int n_codewords, int lanes, int n_chunks",
+    "const TYPE* codes, const float* shares, float* tables, long long n, long long first, "
+    "long long n_samples, int first_block, int n_codewords, int lanes, int n_chunks",
 )
-_MULTIPLY_DECODED = _declare_both(
+_MULTIPLY_DECODED = declare_for(
+    CODES,
+    "codes",
     "multiply_decoded",
-    "const float* words, const float* weights, double* scores, long long n, long long first, "
-    "long long n_samples, int n_blocks, int n_codewords, int size",
+    "const TYPE* codes, const float* words, const float* weights, double* scores, long long n, "
+    "long long first, long long n_samples, int n_blocks, int n_codewords, int size",
 )
 
 

@@ -3,28 +3,23 @@
 from typing import Any
 
 from visionkl.backend.cpu.kernels import ABSOLUTE, CHI2, CHI2_DISTANCE, ENTROPY, INTERSECTION, SECH
-from visionkl.backend.gpu.launch import declare, launch
+from visionkl.backend.gpu.launch import FLOATS, declare_for, launch
 
 __all__ = ["ABSOLUTE", "CHI2", "CHI2_DISTANCE", "ENTROPY", "INTERSECTION", "SECH", "add_pairs", "mirror"]
 
 # Rows and columns of a block, as in the source.
 _TILE = 64
 
-_ADD_PAIRS = {
-    name: declare(
-        "kernels",
-        f"add_pairs_{short}",
-        f"const {real}* X, const {real}* Y, {real}* out, long long first, long long last, "
-        f"long long n_columns, long long pitch, int d, int kind, {real} tiny",
-    )
-    for name, short, real in (("float32", "f32", "float"), ("float64", "f64", "double"))
-}
-_MIRROR = {
-    name: declare(
-        "kernels", f"mirror_{short}", f"{real}* matrix, long long n, long long first, long long last"
-    )
-    for name, short, real in (("float32", "f32", "float"), ("float64", "f64", "double"))
-}
+_ADD_PAIRS = declare_for(
+    FLOATS,
+    "kernels",
+    "add_pairs",
+    "const TYPE* X, const TYPE* Y, TYPE* out, long long first, long long last, long long n_columns, "
+    "long long pitch, int d, int kind, TYPE tiny",
+)
+_MIRROR = declare_for(
+    FLOATS, "kernels", "mirror", "TYPE* matrix, long long n, long long first, long long last"
+)
 
 
 def add_pairs(

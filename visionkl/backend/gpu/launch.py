@@ -100,6 +100,28 @@ def declare(file: str, name: str, parameters: str, *, block: int = 256) -> Kerne
     return kernel
 
 
+#: Types that a kernel is written for: NumPy's name, the end of the kernel's name, and C's name.
+FLOATS = (("float32", "f32", "float"), ("float64", "f64", "double"))
+CODES = (("uint8", "u8", "unsigned char"), ("uint16", "u16", "unsigned short"))
+
+
+class Kernels(dict[str, Kernel]):
+    """The same kernel for several types, by NumPy's names of them."""
+
+    def __missing__(self, dtype: str) -> Kernel:
+        """Complain that there is no kernel for a type."""
+        name = next(iter(self.values())).name.rpartition("_")[0]
+        raise DataError(f"{name} (GPU): arrays of {dtype} are not computed; give {' or '.join(self)}.")
+
+
+def declare_for(types: Sequence[tuple[str, str, str]], file: str, name: str, parameters: str) -> Kernels:
+    """Declare a kernel for several types, which TYPE stands for in the parameters."""
+    return Kernels(
+        (dtype, declare(file, f"{name}_{ending}", parameters.replace("TYPE", c_type)))
+        for dtype, ending, c_type in types
+    )
+
+
 def source(file: str) -> str:
     """Read the text of a `.cu` file."""
     return (files("visionkl.backend.gpu") / f"{file}.cu").read_text(encoding="utf-8")

@@ -7,28 +7,25 @@ hold coefficients are not used here.
 from typing import Any
 
 from visionkl.backend.gpu import device
-from visionkl.backend.gpu.launch import Kernel, declare, launch
+from visionkl.backend.gpu.launch import FLOATS, declare_for, launch
 
-
-def _declare_both(name: str, parameters: str) -> dict[str, Kernel]:
-    """Declare a kernel for both precisions."""
-    return {
-        "float32": declare("maps", f"{name}_f32", parameters.replace("REAL", "float")),
-        "float64": declare("maps", f"{name}_f64", parameters.replace("REAL", "double")),
-    }
-
-
-_WAVES = _declare_both(
+_WAVES = declare_for(
+    FLOATS,
+    "maps",
     "waves",
-    "REAL* phases, const REAL* offsets, REAL scale, long long n_numbers, int d, int first, int width",
+    "TYPE* phases, const TYPE* offsets, TYPE scale, long long n_numbers, int d, int first, int width",
 )
-_WAVES_AND_SLOPES = _declare_both(
+_WAVES_AND_SLOPES = declare_for(
+    FLOATS,
+    "maps",
     "waves_and_slopes",
-    "REAL* phases, const REAL* offsets, REAL scale, REAL* slopes, long long n_numbers, int d",
+    "TYPE* phases, const TYPE* offsets, TYPE scale, TYPE* slopes, long long n_numbers, int d",
 )
-_SPECTRUM = _declare_both(
+_SPECTRUM = declare_for(
+    FLOATS,
+    "maps",
     "spectrum",
-    "const REAL* X, const REAL* amplitudes, REAL* out, REAL frequency, REAL tiny, long long n_numbers, "
+    "const TYPE* X, const TYPE* amplitudes, TYPE* out, TYPE frequency, TYPE tiny, long long n_numbers, "
     "int d, int order",
 )
 

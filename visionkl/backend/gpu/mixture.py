@@ -5,19 +5,16 @@ from typing import Any
 import numpy as np
 
 from visionkl.backend.gpu import device
-from visionkl.backend.gpu.launch import declare, launch
+from visionkl.backend.gpu.launch import FLOATS, declare_for, launch
 
 _WARP = 32
 
-_POSTERIORS = {
-    name: declare(
-        "mixture",
-        f"posteriors_{short}",
-        f"{real}* logarithms, {real}* log_likelihoods, unsigned long long* n_relevant, long long n, "
-        "int n_components",
-    )
-    for name, short, real in (("float32", "f32", "float"), ("float64", "f64", "double"))
-}
+_POSTERIORS = declare_for(
+    FLOATS,
+    "mixture",
+    "posteriors",
+    "TYPE* logarithms, TYPE* log_likelihoods, unsigned long long* n_relevant, long long n, int n_components",
+)
 
 
 def posteriors_into(logarithms: Any, log_likelihoods: Any) -> int:

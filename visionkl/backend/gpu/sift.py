@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu.sift import LENGTH, N_BINS, N_ORIENTATIONS
 from visionkl.backend.gpu import device
-from visionkl.backend.gpu.launch import declare, launch
+from visionkl.backend.gpu.launch import CODES, FLOATS, declare, declare_for, launch
 
 __all__ = ["LENGTH", "N_BINS", "N_ORIENTATIONS", "describe"]
 
@@ -41,16 +41,14 @@ _POOL_ACROSS = declare(
     "const float* lines, const float* taps, const int* starts, const int* kernels, float* sums, "
     "int n_lines, int n_columns, int row_length, int n_taps",
 )
-_FINISH = {
-    name: declare(
-        "sift",
-        f"sift_finish_{short}",
-        "const float* sums, const int* lines, const int* columns, const float* bin_weights, "
-        f"{real}* values, int n_rows, int n_cols, int n_columns, float threshold, int root, float gain, "
-        "float shift, float limit, long long first, int width",
-    )
-    for name, short, real in (("float32", "f32", "float"), ("uint8", "u8", "unsigned char"))
-}
+_FINISH = declare_for(
+    (FLOATS[0], CODES[0]),
+    "sift",
+    "sift_finish",
+    "const float* sums, const int* lines, const int* columns, const float* bin_weights, TYPE* values, "
+    "int n_rows, int n_cols, int n_columns, float threshold, int root, float gain, float shift, "
+    "float limit, long long first, int width",
+)
 
 
 def describe(

@@ -5,29 +5,25 @@ The bundle's small problem (`improve_pairs`) is a few numbers, one after the oth
 
 from typing import Any
 
-from visionkl.backend.gpu.launch import declare, launch
+from visionkl.backend.gpu.launch import CODES, declare_for, launch
 
 # Samples that a block of threads adds up: enough blocks for few tables, and few additions to the tables.
 _CHUNK = 8192
 
-_SCORES = {
-    name: declare(
-        "solver",
-        f"code_scores_{short}",
-        f"const {c_type}* codes, const float* tables, double* scores, long long n, long long first, "
-        "long long n_samples, int n_blocks, int n_codewords",
-    )
-    for name, short, c_type in (("uint8", "u8", "unsigned char"), ("uint16", "u16", "unsigned short"))
-}
-_SCATTER = {
-    name: declare(
-        "solver",
-        f"scatter_{short}",
-        f"const {c_type}* codes, const unsigned int* samples, const double* shares, double* tables, "
-        "long long n, long long n_samples, int first_block, int n_codewords, int n_chunks",
-    )
-    for name, short, c_type in (("uint8", "u8", "unsigned char"), ("uint16", "u16", "unsigned short"))
-}
+_SCORES = declare_for(
+    CODES,
+    "solver",
+    "code_scores",
+    "const TYPE* codes, const float* tables, double* scores, long long n, long long first, "
+    "long long n_samples, int n_blocks, int n_codewords",
+)
+_SCATTER = declare_for(
+    CODES,
+    "solver",
+    "scatter",
+    "const TYPE* codes, const unsigned int* samples, const double* shares, double* tables, long long n, "
+    "long long n_samples, int first_block, int n_codewords, int n_chunks",
+)
 
 
 def look_up(codes: Any, first: int, last: int, tables: Any, scores: Any) -> None:

@@ -13,25 +13,26 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu import tables as cpu
 from visionkl.backend.gpu import device
-from visionkl.backend.gpu.launch import declare, launch
+from visionkl.backend.gpu.launch import CODES, declare_for, launch
 
 _SHAPES = (
     "const int* ends, const float* steps, const float* offset, float* responses, int rows, int cols, "
     "int n_blocks, int h, int w, int stride, int position_stride, int positions_a_row, int width, "
     "int n_groups, int out_rows, int out_cols, int n_filters, int first, int n"
 )
+# By the type of the tables, then by that of the codes.
 _LOOK_UP = {
-    ("uint8", "int16"): declare(
-        "tables", "look_up_u8_i16", f"const unsigned char* codes, const short* table, {_SHAPES}"
+    "int16": declare_for(
+        [(name, f"{ending}_i16", c_type) for name, ending, c_type in CODES],
+        "tables",
+        "look_up",
+        f"const TYPE* codes, const short* table, {_SHAPES}",
     ),
-    ("uint16", "int16"): declare(
-        "tables", "look_up_u16_i16", f"const unsigned short* codes, const short* table, {_SHAPES}"
-    ),
-    ("uint8", "float32"): declare(
-        "tables", "look_up_u8_f32", f"const unsigned char* codes, const float* table, {_SHAPES}"
-    ),
-    ("uint16", "float32"): declare(
-        "tables", "look_up_u16_f32", f"const unsigned short* codes, const float* table, {_SHAPES}"
+    "float32": declare_for(
+        [(name, f"{ending}_f32", c_type) for name, ending, c_type in CODES],
+        "tables",
+        "look_up",
+        f"const TYPE* codes, const float* table, {_SHAPES}",
     ),
 }
 
@@ -87,7 +88,7 @@ def look_up(codes: Any, tables: Tables, memory: str | None = None) -> Any:
     codes = xp.ascontiguousarray(codes)
     for strip in tables.strips:
         launch(
-            _LOOK_UP[codes.dtype.name, strip.arrays[0].dtype.name], codes, *strip.arrays, responses,
+            _LOOK_UP[strip.arrays[0].dtype.name][codes.dtype.name], codes, *strip.arrays, responses,
             rows, cols, n_blocks, *tables.size, *strip.layout, out_rows, out_cols, tables.n_filters,
             strip.first, strip.n, threads=out_rows * out_cols * strip.n,
         )  # fmt: skip

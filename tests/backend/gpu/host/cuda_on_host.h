@@ -65,19 +65,41 @@ ONLY_OWN_VARIABLES T __shfl_xor_sync(unsigned int mask, T value, int lane_mask) 
     return taken;
 }
 
-// Relaxed, as on the GPU: an atomic addition orders nothing else. Floating numbers go through whole ones of
-// their size, in registers.
+namespace host {
+
+// Put a number in the place of another, if that is still there; returns what was there. Relaxed, as on the
+// GPU: it orders nothing else. ThreadSanitizer's own functions take no address of a variable.
+#ifdef __SANITIZE_THREAD__
+extern "C" unsigned int __tsan_atomic32_compare_exchange_val(volatile void*, unsigned int, unsigned int, int,
+                                                             int);
+extern "C" unsigned long __tsan_atomic64_compare_exchange_val(volatile void*, unsigned long, unsigned long,
+                                                              int, int);
+inline unsigned int swap(unsigned int* place, unsigned int before, unsigned int after) {
+    return __tsan_atomic32_compare_exchange_val(place, before, after, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+inline unsigned long swap(unsigned long* place, unsigned long before, unsigned long after) {
+    return __tsan_atomic64_compare_exchange_val(place, before, after, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+#else
+template <typename T>
+T swap(T* place, T before, T after) {
+    return __sync_val_compare_and_swap(place, before, after);
+}
+#endif
+
+}  // namespace host
+
 template <typename T>
 T atomicAdd(T* address, T value) {
     if constexpr (std::is_integral_v<T>) {
         return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
     } else {
-        using Bits = std::conditional_t<sizeof(T) == 4, unsigned int, unsigned long long>;
+        using Bits = std::conditional_t<sizeof(T) == 4, unsigned int, unsigned long>;
         Bits* place = (Bits*)address;
         Bits before = __atomic_load_n(place, __ATOMIC_RELAXED);
         for (;;) {
             Bits after = __builtin_bit_cast(Bits, __builtin_bit_cast(T, before) + value);
-            Bits found = __sync_val_compare_and_swap(place, before, after);
+            Bits found = host::swap(place, before, after);
             if (found == before) return __builtin_bit_cast(T, before);
             before = found;
         }
