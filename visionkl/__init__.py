@@ -53,6 +53,8 @@ _DEFINED_IN = {
     "SparseAdditiveMap": "visionkl.kernels.additive",
     "KernelProjection": "visionkl.kernels.projection",
     "ExpChi2Map": "visionkl.kernels.rbf",
+    "StumpMap": "visionkl.kernels.binary",
+    "BinaryProjectionMap": "visionkl.kernels.binary",
     # learning
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",
@@ -66,6 +68,7 @@ _DEFINED_IN = {
     "named_model": "visionkl.learning.multiple",
     "GMKLClassifier": "visionkl.learning.gmkl",
     "GMKLRegressor": "visionkl.learning.gmkl",
+    "MBKLClassifier": "visionkl.learning.binary",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

@@ -104,7 +104,7 @@ class Stumps:
         """Write the bits of the rows `first, first + 1, ...` into words."""
         loops.encode_stumps(row_parts(rows), first, *self.questions(rows.dtype), *self.room(rows.dtype), out)
 
-    def questions(self, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], ...]:
+    def questions(self, dtype: npt.DTypeLike) -> tuple[Any, Any, Any, Any]:
         """Return what the loops ask for: used features, places, ends and thresholds."""
         return self.used, self.places, self.ends, self.thresholds.astype(dtype, copy=False)
 

@@ -46,9 +46,9 @@ from visionkl.core.errors import DataError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_choice, check_number
 from visionkl.kernels.binary import BinaryKernel, BinaryMap, BinaryProjectionMap, StumpMap
-from visionkl.kernels.questions import Bytes, Stumps, encode
+from visionkl.kernels.questions import Bytes, encode
 from visionkl.learning.binary_kernel import draw_pairs, guess, learn_theta, signed_rows
-from visionkl.learning.binary_scores import ProjectionScorer, StumpScorer
+from visionkl.learning.binary_scores import make_scorer
 from visionkl.learning.labels import numbered, positive_classes, winners
 from visionkl.learning.routes import Problem, Settings, solve
 from visionkl.solvers.accelerated import solve_rows
@@ -187,8 +187,7 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
             self.coef_ = coef[:, self.selected_]
         else:
             self.coef_, self.intercept_ = self._learn_machines(rows, signs, seed)
-        stumps = isinstance(self.questions_, Stumps)
-        self._scorer = (StumpScorer if stumps else ProjectionScorer)(self.questions_, self.coef_)  # type: ignore[arg-type]
+        self._scorer = make_scorer(self.questions_, self.coef_)
         self._warn_of_gap()
         return self
 

@@ -18,7 +18,7 @@ from visionkl.backend.cpu.bits import score_stumps, score_stumps_in_lines
 from visionkl.backend.cpu.codes import LANES
 from visionkl.backend.scratch import aligned_empty, scratch
 from visionkl.backend.threads import run_tasks
-from visionkl.kernels.questions import Projections, Stumps, row_parts
+from visionkl.kernels.questions import Projections, Questions, Stumps, row_parts
 from visionkl.solvers.rows import cut
 
 Vector = npt.NDArray[np.float64]
@@ -96,3 +96,11 @@ class ProjectionScorer:
 
         run_tasks(fill, cut(0, len(out), asked.rows_a_task()), n_jobs)
         return out
+
+
+def make_scorer(questions: Questions, coef: Vector) -> StumpScorer | ProjectionScorer:
+    """Return what scores with weights of the answers."""
+    if isinstance(questions, Stumps):
+        return StumpScorer(questions, coef)
+    assert isinstance(questions, Projections)
+    return ProjectionScorer(questions, coef)

@@ -16,7 +16,7 @@ dense ones with some thousand. Rows come as a tuple, which the compiler tells ap
 contiguous, `(data, indices, indptr)` sparse.
 """
 
-# mypy: disable-error-code="no-untyped-def, call-arg"
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 import numpy as np
 from llvmlite import ir

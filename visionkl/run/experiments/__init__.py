@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
-EXPERIMENTS: dict[str, tuple[str, str]] = {}
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "mbkl": (
+        "visionkl.run.experiments.mbkl",
+        "kernels of random binary maps against hand-picked ones, forests and boosted stumps",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
