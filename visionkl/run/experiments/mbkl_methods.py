@@ -22,8 +22,8 @@ from visionkl.kernels.fourier import FourierMap
 from visionkl.learning.binary import MBKLClassifier
 from visionkl.run.experiments.mbkl_data import Matrix, Task
 
-#: Rows that are timed.
-_TIMED_ROWS = 2000
+#: Numbers that are timed.
+_TIMED_NUMBERS = 2_000_000
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
 _OUR_COSTS = (1.0, 3.0, 10.0, 30.0, 100.0)
@@ -84,7 +84,7 @@ def methods_for(task: Task) -> list[Method]:
     scaled = scale().fit_transform(task.X).astype(np.float64)
     sigma = float(np.mean(Gaussian.of(scaled[:: max(1, len(scaled) // 2000)]).sigma))
     stumps = MBKLClassifier(task.n_maps)
-    waves = FourierMap(n_components=1000 if task.n_maps > 3000 else 500)
+    waves = FourierMap(n_components=1000 if task.n_maps > 5000 else 500)
     projections = MBKLClassifier(task.n_maps, maps="projections", base=waves)
     widths = [factor * sigma for factor in (0.5, 1.0)]
     # Large sets are tuned on fewer values, and controls not at all.
@@ -202,7 +202,8 @@ def _tuned(method: Method, task: Task, train: Matrix) -> tuple[Any, float]:
 
 def time_scoring(model: Any, X: Matrix) -> float:
     """Return the microseconds of one core for a sample, the best of some runs; scaling is left out."""
-    rows = np.ascontiguousarray(np.tile(X, (-(-_TIMED_ROWS // len(X)), 1))[:_TIMED_ROWS])
+    n = min(20_000, _TIMED_NUMBERS // X.shape[1])
+    rows = np.ascontiguousarray(np.tile(X, (-(-n // len(X)), 1))[:n])
     if hasattr(model, "steps"):
         rows, model = model[:-1].transform(rows), model[-1]
     for name in model.get_params():
