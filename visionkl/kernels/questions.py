@@ -105,8 +105,9 @@ class Stumps:
         loops.encode_stumps(row_parts(rows), first, *self.questions(rows.dtype), *self.room(rows.dtype), out)
 
     def questions(self, dtype: npt.DTypeLike) -> tuple[Any, Any, Any, Any]:
-        """Return what the loops ask for: used features, places, ends and thresholds."""
-        return self.used, self.places, self.ends, self.thresholds.astype(dtype, copy=False)
+        """Return what the loops ask for: used features, places, ends, and thresholds with room behind."""
+        thresholds = np.pad(self.thresholds.astype(dtype, copy=False), (0, 16), constant_values=np.inf)
+        return self.used, self.places, self.ends, thresholds
 
     def room(self, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Return room for the columns and ranks of a block of rows."""

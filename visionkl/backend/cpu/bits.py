@@ -5,10 +5,12 @@ NumPy's `packbits(..., bitorder="little")` gives. What is missing in the last wo
 
 **Stumps** ask whether a feature is above a threshold. They are sorted: those of a feature follow each other,
 from the lowest threshold to the highest. A feature's bits are then as many ones as there are thresholds below
-it, its *rank*, followed by zeros. So ranks are counted first, 64 samples at a time, which takes two
-instructions for 16 comparisons, and bits are made of ranks by shifts, for all stumps of a feature at once. A
-linear function of the bits needs no bits at all: it is a sum of one table entry for each feature, at its
-rank.
+it, its *rank*, followed by zeros. So ranks are found first, and bits are made of them by shifts, for all
+stumps of a feature at once. A linear function of the bits needs no bits at all: it is a sum of one table
+entry for each feature, at its rank.
+
+Few thresholds are counted for 64 samples at a time, with two instructions for 16 comparisons. Of many, every
+16th is counted, and each sample is then compared with the 16 thresholds that it lies among.
 
 For that, samples go through in blocks, turned so that a feature's numbers stand side by side (`columns`).
 Only features that a stump asks for are turned, so sparse rows with a million features are no more work than
@@ -25,13 +27,25 @@ from numba.extending import intrinsic, overload
 
 from visionkl.backend.cpu.codes import look_up_lines
 from visionkl.backend.cpu.jit import compiled
-from visionkl.backend.cpu.simd import Registers, address, load, piece, shifted, splat, vector_type, write
+from visionkl.backend.cpu.simd import (
+    INT64,
+    Registers,
+    address,
+    load,
+    piece,
+    shifted,
+    splat,
+    vector_type,
+    write,
+)
 from visionkl.backend.cpu.solver import look_up
 
 #: Samples of a block.
 BLOCK = 64
 
 _LANES = 16
+# Thresholds of a feature that are all counted.
+_FEW = 40
 _COUNTS = Registers(types.int32, _LANES, BLOCK // _LANES)
 
 
@@ -61,6 +75,20 @@ def _count_above(typing_context, counts, columns, at, threshold):
         return result
 
     return _COUNTS(counts, columns, types.int64, columns.dtype), generate
+
+
+@intrinsic
+def _count_rising(typing_context, thresholds, at, number):
+    """Count how many of 16 thresholds, from `at` on, a number is above, up to the first that it is not."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = address(context, builder, thresholds, arguments[0], arguments[1])
+        some = load(builder, pointer, vector_type(thresholds.dtype, _LANES))
+        above = builder.fcmp_ordered("<", some, splat(builder, arguments[2], _LANES))
+        wide = builder.zext(builder.bitcast(above, ir.IntType(_LANES)), INT64)
+        return builder.cttz(builder.not_(wide), ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(thresholds, types.int64, thresholds.dtype), generate
 
 
 @intrinsic
@@ -120,8 +148,8 @@ def rank_features(rows, first, n, used, places, ends, thresholds, columns, ranks
         Where in `used` a feature is; -1 if it is not. Sparse rows need it.
     ends : ndarray of int64, shape (n_used + 1,)
         Where the thresholds of each used feature begin, and where the last ones end.
-    thresholds : ndarray of the rows' dtype, shape (n_stumps,)
-        Rising, for each feature.
+    thresholds : ndarray of the rows' dtype, shape (n_stumps + 16,)
+        Rising, for each feature; the last 16 are there to be read, and may be anything.
     columns : ndarray of the rows' dtype, shape (n_used, BLOCK)
         To work in; contiguous.
     ranks : ndarray of int32, shape (n_used, BLOCK)
@@ -130,10 +158,20 @@ def rank_features(rows, first, n, used, places, ends, thresholds, columns, ranks
     fill_columns(rows, first, n, used, places, columns)
     numbers, counted = columns.reshape(-1), ranks.reshape(-1)
     for u in range(len(used)):
+        start, stop = ends[u], ends[u + 1]
         counts = _no_counts()
-        for k in range(ends[u], ends[u + 1]):
+        if stop - start <= _FEW:
+            for k in range(start, stop):
+                counts = _count_above(counts, numbers, u * BLOCK, thresholds[k])
+            write(counted, u * BLOCK, counts)
+            continue
+        for k in range(start + _LANES - 1, stop, _LANES):
             counts = _count_above(counts, numbers, u * BLOCK, thresholds[k])
         write(counted, u * BLOCK, counts)
+        for i in range(u * BLOCK, (u + 1) * BLOCK):
+            below = _LANES * np.int64(counted[i])
+            # Past the last threshold of this feature come those of the next.
+            counted[i] = min(below + _count_rising(thresholds, start + below, numbers[i]), stop - start)
 
 
 @compiled
