@@ -46,6 +46,8 @@ class MbklOptions:
         Which data sets.
     repeats : int
         How often the folds of Sonar and Liver are drawn.
+    splits : int
+        Random splits of Flowers17.
     cache : Path
         Folder that keeps the descriptors of flowers.
     out : Path
@@ -57,6 +59,7 @@ class MbklOptions:
     data: Path | None = None
     sets: list[Set] | None = None
     repeats: int = 3
+    splits: int = 3
     cache: Path = Path("runs/cache")
     out: Path = Path("runs/bench-mbkl")
     quick: bool = False
@@ -72,8 +75,9 @@ def compare(options: MbklOptions, console: Console) -> dict[str, Any]:
     from visionkl.run.experiments.findings import Findings
     from visionkl.run.experiments.mbkl_data import find_data, load_task
 
-    if options.repeats < 1:
-        raise UsageError(f"--repeats must be 1 or more, not {options.repeats}.")
+    for name, value in (("repeats", options.repeats), ("splits", options.splits)):
+        if value < 1:
+            raise UsageError(f"--{name} must be 1 or more, not {value}.")
     data = find_data(options.data)
     findings = Findings("Random binary mappings (MBKL)", _ABOUT)
     for name in options.sets or ["sonar", "liver", "flowers17", "usps"]:
@@ -81,6 +85,7 @@ def compare(options: MbklOptions, console: Console) -> dict[str, Any]:
             name,
             data,
             repeats=options.repeats,
+            n_splits=options.splits,
             quick=options.quick,
             cache=options.cache,
             console=console,

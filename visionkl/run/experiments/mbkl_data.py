@@ -71,10 +71,12 @@ def find_data(given: Path | None) -> Path:
     return folder
 
 
-def load_task(name: str, data: Path, *, repeats: int, quick: bool, cache: Path, console: Console) -> Task:
+def load_task(
+    name: str, data: Path, *, repeats: int, n_splits: int, quick: bool, cache: Path, console: Console
+) -> Task:
     """Load a data set by name."""
     if name == "flowers17":
-        return _flowers(data / "flowers17", quick, cache, console)
+        return _flowers(data / "flowers17", 1 if quick else n_splits, quick, cache, console)
     return _usps(data / "usps.npz", quick) if name == "usps" else _uci(name, data, repeats, quick)
 
 
@@ -99,7 +101,7 @@ def _usps(path: Path, quick: bool) -> Task:
     return Task(title, X, y, [(train, test)], False, 200 if quick else 20_000, 1, 2000)
 
 
-def _flowers(folder: Path, quick: bool, cache: Path, console: Console) -> Task:
+def _flowers(folder: Path, n_splits: int, quick: bool, cache: Path, console: Console) -> Task:
     from visionkl.datasets.folder import ImageFolder
 
     dataset = ImageFolder(_existing(folder))
@@ -107,15 +109,13 @@ def _flowers(folder: Path, quick: bool, cache: Path, console: Console) -> Task:
     if quick:
         examples = [example for example in examples if example.label in dataset.classes[:3]][::6]
     y = np.array([example.label for example in examples])
-    shuffle = StratifiedShuffleSplit(n_splits=1 if quick else 3, test_size=0.25, random_state=0)
+    shuffle = StratifiedShuffleSplit(n_splits=n_splits, test_size=0.25, random_state=0)
     splits = list(shuffle.split(np.zeros(len(y)), y))
     X = _kept(
         cache / f"mbkl-flowers17-{len(examples)}.npy",
         lambda: _describe(examples, splits[0][0], quick, console),
     )
-    title = (
-        f"Flowers17: {len(splits)} splits of 60 training and 20 test pictures a class, {X.shape[1]} numbers"
-    )
+    title = f"Flowers17: {n_splits} splits of 60 training and 20 test pictures a class, {X.shape[1]} numbers"
     return Task(title, X, y, splits, True, 200 if quick else 20_000, 1, 10_000)
 
 
