@@ -53,6 +53,8 @@ _DEFINED_IN = {
     "SparseAdditiveMap": "visionkl.kernels.additive",
     "KernelProjection": "visionkl.kernels.projection",
     "ExpChi2Map": "visionkl.kernels.rbf",
+    "StumpMap": "visionkl.kernels.binary",
+    "BinaryProjectionMap": "visionkl.kernels.binary",
     # learning
     "BundleSVC": "visionkl.learning.svm",
     "BundleSVR": "visionkl.learning.svm",
@@ -68,6 +70,7 @@ _DEFINED_IN = {
     "GMKLRegressor": "visionkl.learning.gmkl",
     "TwinGaussianProcess": "visionkl.learning.twin",
     "TwinKernelTransform": "visionkl.learning.twin_kernels",
+    "MBKLClassifier": "visionkl.learning.binary",
     # detection
     "DPMDetector": "visionkl.detection.detector",
     "detect_all": "visionkl.detection.detector",

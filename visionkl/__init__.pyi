@@ -31,11 +31,14 @@ from visionkl.features.sift import DenseSIFT as DenseSIFT
 from visionkl.features.sift import dense_sift as dense_sift
 from visionkl.features.words import BagOfWords as BagOfWords
 from visionkl.kernels.additive import SparseAdditiveMap as SparseAdditiveMap
+from visionkl.kernels.binary import BinaryProjectionMap as BinaryProjectionMap
+from visionkl.kernels.binary import StumpMap as StumpMap
 from visionkl.kernels.exact import kernel_matrix as kernel_matrix
 from visionkl.kernels.fourier import FourierMap as FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap as HomogeneousMap
 from visionkl.kernels.projection import KernelProjection as KernelProjection
 from visionkl.kernels.rbf import ExpChi2Map as ExpChi2Map
+from visionkl.learning.binary import MBKLClassifier as MBKLClassifier
 from visionkl.learning.classify import ImageClassifier as ImageClassifier
 from visionkl.learning.exact import KernelRidgeGD as KernelRidgeGD
 from visionkl.learning.exact import KernelRidgeGDClassifier as KernelRidgeGDClassifier

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from visionkl.report.curves import Curve, plot_curves
@@ -57,3 +58,38 @@ def test_fisher_runs(tmp_path, realdata, capsys):
     assert len(accuracies) == 2
     assert min(accuracies) > 60  # of two classes
     assert [row[3] for row in tables[1]["rows"]] == [4 * 8 * 16 * 8, 8 * 16]
+
+
+def small_sets(folder):
+    """Two small data sets in the layout of the real ones."""
+    random = np.random.default_rng(0)
+    (folder / "uci").mkdir()
+    for name, n_features in (("sonar", 5), ("liver", 3)):
+        y = np.arange(60) % 2
+        X = random.normal(size=(60, n_features)) + 2 * y[:, None]
+        lines = [",".join([*map(str, row), "MR"[label]]) for row, label in zip(X, y, strict=True)]
+        header = ",".join(["V"] * n_features + ["Class"])
+        (folder / "uci" / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+
+
+def test_binary_maps_are_compared_with_baselines(tmp_path, capsys):
+    small_sets(tmp_path)
+    arguments = ["--data", str(tmp_path), "--sets", "sonar", "liver", "--repeats", "1", "--quick", "--quiet"]
+    assert experiments.main(["mbkl", *arguments, "--out", str(tmp_path / "out"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [table["title"].split(":")[0] for table in document["tables"]] == ["Sonar", "Liver"]
+    for table in document["tables"]:
+        rows = {row[0]: row for row in table["rows"]}
+        assert {"MBKL, stumps", "RBF SVM", "χ² SVM", "random forest", "AdaBoost, stumps"} <= set(rows)
+        assert float(rows["MBKL, stumps"][2]) > 70
+        assert rows["MBKL, stumps"][5] > 0
+    page = (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert "minus the best hand-picked kernel" in page
+
+
+def test_binary_maps_want_data(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("VISIONKL_TEST_DATA", raising=False)
+    assert experiments.main(["mbkl"]) == 2
+    assert "name a folder that holds uci/sonar.csv" in capsys.readouterr().err
+    assert experiments.main(["mbkl", "--data", str(tmp_path), "--sets", "usps"]) == 2
+    assert "usps.npz is not there" in capsys.readouterr().err

@@ -39,10 +39,22 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     memory = _own.__dict__.get(name)
     if memory is None or len(memory) < n_bytes:
-        room = np.empty(n_bytes + _CACHE_LINE, np.uint8)
-        start = -room.ctypes.data % _CACHE_LINE
-        memory = _own.__dict__[name] = room[start : start + n_bytes]
+        memory = _own.__dict__[name] = aligned_empty((n_bytes,), np.uint8)
     return memory[:n_bytes].view(dtype).reshape(shape)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return a new array that begins at a cache line, with anything in it.
+
+    Examples
+    --------
+    >>> aligned_empty((3, 16), np.float32).ctypes.data % 64
+    0
+    """
+    n_bytes = prod(shape) * np.dtype(dtype).itemsize
+    room = np.empty(n_bytes + _CACHE_LINE, np.uint8)
+    start = -room.ctypes.data % _CACHE_LINE
+    return room[start : start + n_bytes].view(dtype).reshape(shape)
 
 
 def give_back() -> None:
