@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import writable_folder, write_whole
 from visionkl.core.image import read_image
 from visionkl.core.validation import check_picture
@@ -54,13 +55,17 @@ class Picture:
 
     def describe(self, extractor: Extractor) -> LocalDescriptors:
         """Compute the local descriptors, or return those that are there."""
+        return self.item if isinstance(self.item, LocalDescriptors) else extractor.extract(self.pixels())
+
+    def pixels(self) -> npt.NDArray[Any]:
+        """Decode the picture: `(rows, cols, 3)`, or `(rows, cols)` of an array that is grey."""
         if isinstance(self.item, LocalDescriptors):
-            return self.item
+            raise DataError(f"{self.name}: descriptors alone do not do here; give the picture itself.")
         if self.is_file:
-            return extractor.extract(read_image(self.item))
+            return read_image(self.item)
         image = check_picture(self.item, self.name)
         grey = np.ndim(self.item) == 2 or np.shape(self.item)[2] == 1
-        return extractor.extract(np.ascontiguousarray(image[:, :, 0]) if grey else image)
+        return np.ascontiguousarray(image[:, :, 0]) if grey else image
 
     def identity(self) -> str:
         """Tell this picture from others, and from what its file held before."""
@@ -120,44 +125,75 @@ def digest(*parts: str | npt.NDArray[Any]) -> str:
     return summary.hexdigest()
 
 
+def settings_of(estimator: Any, owner: str, without: Sequence[str] = ()) -> list[str]:
+    """Write down all settings of an estimator, and of those in it, that its results depend on.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Others do not tell their settings, nor do functions, and are complained of.
+    owner : str
+        Who complains.
+    without : sequence of str
+        Settings that make no difference; `n_jobs` never does.
+    """
+    kind = type(estimator)
+    if not isinstance(estimator, BaseEstimator):
+        name = getattr(estimator, "__name__", kind.__name__)
+        raise UsageError(
+            f"{owner}: vectors are cached by the settings of what computes them, and a {name} does not tell "
+            "its settings; derive it from scikit-learn's BaseEstimator, or leave 'cache' out."
+        )
+    lines = [f"{kind.__module__}.{kind.__qualname__}"]
+    for name, value in sorted(estimator.get_params(deep=False).items()):
+        if name == "n_jobs" or name in without:
+            continue
+        if callable(value) or isinstance(value, BaseEstimator):
+            lines += [f"{name}.{line}" for line in settings_of(value, owner)]
+        else:
+            lines.append(f"{name}={value!r}")
+    return lines
+
+
 class PictureCache:
-    """A folder that keeps one vector a picture.
+    """A folder that keeps what was computed of pictures: vectors, or rows of them.
 
     Parameters
     ----------
     folder : str or Path
         Made if need be.
-    depends_on : str
-        Digest of all that the vectors depend on besides the picture.
-    size : int
-        Length of the vectors.
     max_bytes : float
-        When the folder holds more, the vectors that were not used for the longest time are deleted.
+        When the folder holds more, what was not used for the longest time is deleted.
     """
 
-    def __init__(self, folder: str | Path, depends_on: str, size: int, max_bytes: float) -> None:
+    def __init__(self, folder: str | Path, max_bytes: float) -> None:
         self.folder = writable_folder(folder)
-        self.depends_on = depends_on
-        self.size = size
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._n_bytes = sum(status.st_size for _, status in self._files())
 
-    def get(self, picture: Picture) -> npt.NDArray[np.float32] | None:
-        """Return the vector of a picture, or None where there is none, or none that can be read."""
-        path = self._path(picture)
+    def get(self, key: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32] | None:
+        """Return what was kept, or None where there is nothing, or nothing of this shape that can be read.
+
+        Parameters
+        ----------
+        key : str
+            Digest of all that the result depends on, the picture's identity among it.
+        shape : tuple of int
+        """
+        path = self._path(key)
         try:
-            vector = np.load(path, allow_pickle=False)
+            found = np.load(path, allow_pickle=False)
             os.utime(path)
         except (OSError, ValueError, EOFError):
             return None
-        return vector if vector.dtype == np.float32 and vector.shape == (self.size,) else None
+        return found if found.dtype == np.float32 and found.shape == shape else None
 
-    def put(self, picture: Picture, vector: npt.NDArray[np.float32]) -> None:
-        """Keep the vector of a picture."""
+    def put(self, key: str, result: npt.NDArray[np.float32]) -> None:
+        """Keep a result."""
         content = io.BytesIO()
-        np.save(content, vector)
-        path = self._path(picture)
+        np.save(content, result)
+        path = self._path(key)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content.getvalue(), "vector")
         with self._lock:
@@ -165,9 +201,8 @@ class PictureCache:
             if self._n_bytes > self.max_bytes:
                 self._make_room()
 
-    def _path(self, picture: Picture) -> Path:
-        name = digest(self.depends_on, picture.identity())
-        return self.folder / name[:2] / f"{name}.npy"
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.npy"
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:
         """Find the vectors that are in the folder; other files are none of ours."""
