@@ -113,4 +113,5 @@ def grey_values(image: npt.ArrayLike, owner: str) -> FloatArray:
     """Return the grey values of a picture, `0.299 R + 0.587 G + 0.114 B`: `(rows, cols)`."""
     if np.ndim(image) == 2:
         return np.ascontiguousarray(check_picture(image, owner)[:, :, 0], np.float32)
-    return cv2.cvtColor(check_picture(image, owner).astype(np.float32), cv2.COLOR_RGB2GRAY)
+    colour = check_picture(image, owner).astype(np.float32)
+    return cv2.cvtColor(colour, cv2.COLOR_RGB2GRAY).astype(np.float32, copy=False)

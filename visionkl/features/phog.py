@@ -120,7 +120,8 @@ class PHOG(PixelHistogram):
         """
         grey = grey_values(image, self._owner)
         if self.smoothing:
-            grey = cv2.GaussianBlur(grey, (0, 0), self.smoothing, borderType=cv2.BORDER_REPLICATE)
+            smooth = cv2.GaussianBlur(grey, (0, 0), self.smoothing, borderType=cv2.BORDER_REPLICATE)
+            grey = smooth.astype(np.float32, copy=False)
         strengths = None if self.edges == "gradient" else self._strengths(image, grey)
         starts, cols, labels, weights = gradient_votes(grey, strengths, self.n_orientations, self.signed)
         return Votes(starts, cols, labels, self.n_orientations, grey.shape[1], weights)

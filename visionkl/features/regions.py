@@ -74,8 +74,8 @@ class Region:
         if kind == "contour":
             square = np.ones((2 * _REACH + 1, 2 * _REACH + 1), np.uint8)
             pixels = mask.view(np.uint8)
-            band = cv2.dilate(pixels, square) - cv2.erode(pixels, square)
-            return cls(bounding_box(band), band)
+            band = cv2.dilate(pixels, square) != cv2.erode(pixels, square)
+            return cls(bounding_box(band), band.view(np.uint8))
         return cls(bounding_box(mask), None if kind == "box" else mask.view(np.uint8))
 
     def select(self, descriptors: LocalDescriptors) -> LocalDescriptors:

@@ -6,7 +6,7 @@ exactly: a flat patch is equal to its neighbours, not a little brighter or darke
 """
 
 # Numba gives intrinsics a typing context that their callers do not see.
-# mypy: disable-error-code="no-untyped-def, call-arg"
+# mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
 import numpy as np
 
