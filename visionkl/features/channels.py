@@ -54,7 +54,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.core.validation import check_number, parameter_error
+from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.features.lbp import LBP
 from visionkl.features.phog import PHOG
 from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest, settings_of
@@ -122,6 +122,25 @@ _KNOWN: dict[str, Callable[[int], tuple[Any, str]]] = {
 SEGMENT_CHANNELS = tuple(_KNOWN)[:8]
 #: The three of that on whole pictures.
 PICTURE_CHANNELS = ("phog_20", "phog_40", "phow")
+
+
+def known_channel(name: str, *, n_words: int = 500) -> tuple[Any, str]:
+    """Return the encoder and the region of a channel that is known by name.
+
+    Parameters
+    ----------
+    name : str
+        See the top of this module.
+    n_words : int
+        Words of its vocabulary, if it has one.
+
+    Examples
+    --------
+    >>> known_channel("phog_40")
+    (PHOG(n_orientations=40, signed=True), 'whole')
+    """
+    check_choice("known_channel", "name", name, tuple(_KNOWN))
+    return _KNOWN[name](check_number("known_channel", "n_words", n_words, low=1, integer=True))
 
 
 class Channels(TransformerMixin, BaseEstimator):
@@ -263,12 +282,11 @@ class Channels(TransformerMixin, BaseEstimator):
             if isinstance(given, str) or not isinstance(given, Sequence):
                 accepted = "a list of names, or a mapping of names to encoders, or to pairs (encoder, region)"
                 raise parameter_error("Channels", "channels", accepted, given)
-            check_number("Channels", "n_words", self.n_words, low=1, integer=True)
             unknown = [name for name in given if name not in _KNOWN]
             if unknown or len(set(given)) < len(given):
                 accepted = f"different names out of {', '.join(_KNOWN)}"
                 raise parameter_error("Channels", "channels", accepted, given)
-            found = {name: _KNOWN[name](self.n_words) for name in given}
+            found = {name: known_channel(name, n_words=self.n_words) for name in given}
         if not found:
             raise parameter_error("Channels", "channels", "at least one channel", given)
         return found

@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
-EXPERIMENTS: dict[str, tuple[str, str]] = {}
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "flowers": (
+        "visionkl.run.experiments.flowers",
+        "learned weights of many kernels on Flowers17",
+    ),
+    "imagenet": (
+        "visionkl.run.experiments.imagenet",
+        "average and joint models of three channels on classes of ImageNet",
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import sys
 import time
@@ -17,11 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import fresh_folder, write_whole
+from visionkl.datasets.base import listing
 from visionkl.run.run_folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+#: Where real data lie, for tests and experiments.
+DATA_VARIABLE = "VISIONKL_TEST_DATA"
 
 Cell = str | float | int | None
 
@@ -116,6 +122,21 @@ class Findings:
         for name, (title, _) in self.plots.items():
             parts += [f"## {title}", "", f"![{title}]({name}.png)", ""]
         return "\n".join(parts)
+
+
+def data_folder(given: Path | None, *needed: str) -> Path:
+    """Return the folder of the data sets that an experiment needs, or say which is missing."""
+    named = os.environ.get(DATA_VARIABLE)
+    if given is None and not named:
+        raise UsageError(
+            f"this experiment needs real data: name the folder that holds {listing(needed)} with --data, or "
+            f"in {DATA_VARIABLE}."
+        )
+    folder = given or Path(str(named))
+    for name in needed:
+        if not (folder / name).exists():
+            raise DataError(f"{folder}: there is no {name} in it, which this experiment needs.")
+    return folder
 
 
 def _row(cells: Sequence[str]) -> str:
