@@ -157,6 +157,25 @@ def test_the_second_time_nothing_is_computed(paths, masks, tmp_path, monkeypatch
     assert equal(few(cache=tmp_path / "cache", n_jobs=1).fit(paths).transform(paths, masks), first)
 
 
+def test_what_was_learned_from_the_same_pictures_is_not_learned_again(paths, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    first = few(cache=cache).fit(paths)
+    expected = first.encoders_[0].words_
+    monkeypatch.setattr(BagOfWords, "_learn", None)
+    np.testing.assert_array_equal(few(cache=cache).fit(paths).encoders_[0].words_, expected)
+    monkeypatch.undo()
+    fewer = few(cache=cache).fit(paths[:2]).encoders_[0].words_
+    np.testing.assert_array_equal(fewer, few().fit(paths[:2]).encoders_[0].words_)
+    learned = sorted(cache.glob("??/*.npz"))
+    assert len(learned) == 2
+    for damaged in learned:
+        damaged.write_bytes(damaged.read_bytes()[:300])
+    np.testing.assert_array_equal(few(cache=cache).fit(paths).encoders_[0].words_, expected)
+    unsettled = Channels({"words": patches_words(random_state=None)}, cache=cache)
+    unsettled.fit(paths)
+    assert len(list(cache.glob("??/*.npz"))) == 2
+
+
 def test_only_what_is_new_is_computed(paths, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     Channels(["phog_20"], cache=cache).fit(paths).transform(paths)

@@ -35,9 +35,9 @@ Implementation
 --------------
 Channels with equal encoders share them: what is learned is learned once, and what does not depend on the
 region is computed once a picture. Words are learned from whole pictures. All blocks of a picture are made
-while its pixels are in memory, and each may be kept in a folder; a file there is known by a digest of the
-channel's settings, of what was learned, of the picture and of its masks, so that other settings never find
-it.
+while its pixels are in memory, and each may be kept in a folder, as may what was learned; a file there is
+known by a digest of the channel's settings, of what was learned, of the picture and of its masks, so that
+other settings never find it.
 
 If unsure, take the first eight for segments, and `PICTURE_CHANNELS` for pictures.
 """
@@ -52,8 +52,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from visionkl._version import __version__
 from visionkl.backend.threads import run_tasks
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.features.lbp import LBP
 from visionkl.features.phog import PHOG
@@ -213,13 +214,16 @@ class Channels(TransformerMixin, BaseEstimator):
         if self.n_jobs is not None:
             check_number("Channels", "n_jobs", self.n_jobs, low=1, integer=True)
         wanted = self._wanted()
-        as_pictures(X, "Channels")
+        pictures = as_pictures(X, "Channels")
+        cache = self._open_cache()
+        seen = digest(*(picture.identity() for picture in pictures)) if cache else ""
         fitted: dict[str, Any] = {}
         encoders = []
         for encoder, _ in wanted.values():
             key = _key(encoder)
             if key not in fitted:
-                fitted[key] = clone(encoder).set_params(n_jobs=self.n_jobs).fit(X)
+                own = clone(encoder).set_params(n_jobs=self.n_jobs)
+                fitted[key] = own.fit(X) if cache is None else _fit_once(own, X, digest(key, seen), cache)
             encoders.append(fitted[key])
         self.names_ = list(wanted)
         self.regions_ = [region for _, region in wanted.values()]
@@ -252,7 +256,7 @@ class Channels(TransformerMixin, BaseEstimator):
                 f"Channels: there are {len(pictures)} pictures, but masks of {len(masks)}; give an array of "
                 "masks for each picture."
             )
-        cache = None if self.cache is None else PictureCache(self.cache, self.cache_bytes)
+        cache = self._open_cache()
         prints = self._fingerprints() if cache else []
 
         def describe(number: int) -> Blocks:
@@ -269,6 +273,9 @@ class Channels(TransformerMixin, BaseEstimator):
     def fit_transform(self, X: Any, y: object = None, masks: Any = None) -> Blocks:
         """Learn from pictures, and describe them or their segments; see `fit` and `transform`."""
         return self.fit(X, y).transform(X, masks)
+
+    def _open_cache(self) -> PictureCache | None:
+        return None if self.cache is None else PictureCache(self.cache, self.cache_bytes)
 
     def _wanted(self) -> dict[str, tuple[Any, str]]:
         """Return the encoder and the region of each channel, by name."""
@@ -378,6 +385,19 @@ class _Regions(dict[str, Region]):
 def _key(encoder: Any) -> str:
     """Tell encoders of other settings apart; one whose settings are not told is like no other."""
     try:
-        return digest(*settings_of(encoder, "Channels"))
-    except ValueError:
+        return digest(f"visionkl {__version__}", *settings_of(encoder, "Channels"))
+    except UsageError:
         return f"{id(encoder)}"
+
+
+def _fit_once(encoder: Any, X: Any, key: str, cache: PictureCache) -> Any:
+    """Learn from pictures, or take over what was learned from the same ones with the same settings."""
+    # Without a seed, or without settings that are told, learning is different each time.
+    if not hasattr(encoder, "adopt") or not isinstance(encoder.random_state, int):
+        return encoder.fit(X)
+    settings_of(encoder, "Channels")
+    known = cache.recall(key)
+    if known is not None:
+        return encoder.adopt(known)
+    cache.remember(key, encoder.fit(X).arrays())
+    return encoder

@@ -17,10 +17,12 @@ import io
 import os
 import re
 import threading
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +35,7 @@ from visionkl.core.validation import check_picture
 from visionkl.datasets.base import Example
 from visionkl.features.local import Extractor, LocalDescriptors
 
-_FILE_NAME = re.compile(r"[0-9a-f]{64}\.npy")
+_FILE_NAME = re.compile(r"[0-9a-f]{64}\.np[yz]")
 # A folder that is full is emptied by a little more than it must, so as not to search it for every new file.
 _LEAVE = 0.9
 
@@ -156,7 +158,7 @@ def settings_of(estimator: Any, owner: str, without: Sequence[str] = ()) -> list
 
 
 class PictureCache:
-    """A folder that keeps what was computed of pictures: vectors, or rows of them.
+    """A folder that keeps what was computed of pictures: vectors, or rows of them, and what was learned.
 
     Parameters
     ----------
@@ -181,33 +183,48 @@ class PictureCache:
             Digest of all that the result depends on, the picture's identity among it.
         shape : tuple of int
         """
-        path = self._path(key)
-        try:
-            found = np.load(path, allow_pickle=False)
-            os.utime(path)
-        except (OSError, ValueError, EOFError):
-            return None
-        return found if found.dtype == np.float32 and found.shape == shape else None
+        found = self._load(f"{key}.npy")
+        fits = found is not None and found.dtype == np.float32 and found.shape == shape
+        return found if fits else None
 
     def put(self, key: str, result: npt.NDArray[np.float32]) -> None:
         """Keep a result."""
         content = io.BytesIO()
         np.save(content, result)
-        path = self._path(key)
+        self._write(f"{key}.npy", content.getvalue())
+
+    def recall(self, key: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Return arrays that were learned, by name, or None where there are none that can be read."""
+        return self._load(f"{key}.npz")
+
+    def remember(self, key: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Keep arrays that were learned."""
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type]
+        self._write(f"{key}.npz", content.getvalue())
+
+    def _load(self, name: str) -> Any:
+        path = self.folder / name[:2] / name
+        try:
+            found = np.load(path, allow_pickle=False)
+            os.utime(path)
+            return dict(found) if name.endswith("z") else found
+        except (OSError, ValueError, EOFError, TypeError, BadZipFile, zlib.error):
+            return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self.folder / name[:2] / name
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, content.getvalue(), "vector")
+        write_whole(path, content, "vector")
         with self._lock:
-            self._n_bytes += content.tell()
+            self._n_bytes += len(content)
             if self._n_bytes > self.max_bytes:
                 self._make_room()
-
-    def _path(self, key: str) -> Path:
-        return self.folder / key[:2] / f"{key}.npy"
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:
         """Find the vectors that are in the folder; other files are none of ours."""
         found = []
-        for path in self.folder.glob("??/*.npy"):
+        for path in self.folder.glob("??/*.np[yz]"):
             if _FILE_NAME.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # another process made room
                     found.append((path, path.stat()))
