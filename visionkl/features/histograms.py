@@ -81,9 +81,20 @@ class PixelHistogram(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
         return np.stack(run_tasks(encode, as_pictures(X, self._owner), self.n_jobs))
 
-    @abstractmethod
     def prepare(self, image: npt.ArrayLike) -> Votes:
-        """Compute what does not depend on the region: the labels of all pixels."""
+        """Compute what does not depend on the region: the votes of all pixels.
+
+        Parameters
+        ----------
+        image : array_like, shape (rows, cols) or (rows, cols, 3)
+            Values 0..255.
+
+        Returns
+        -------
+        Votes
+        """
+        check_is_fitted(self)
+        return self._votes(np.asarray(image))
 
     def encode_region(self, prepared: Votes, region: Region) -> FloatArray:
         """Describe a region of a picture that was prepared: `(n_features_out,)`."""
@@ -96,6 +107,10 @@ class PixelHistogram(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     @abstractmethod
     def _settle(self) -> tuple[Grids, int]:
         """Complain of parameters that are not accepted; return the grids of cells and how many labels."""
+
+    @abstractmethod
+    def _votes(self, image: npt.NDArray[Any]) -> Votes:
+        """Let the pixels of a picture vote."""
 
     @property
     def _owner(self) -> str:

@@ -96,18 +96,7 @@ class LBP(PixelHistogram):
         self.norm = norm
         self.n_jobs = n_jobs
 
-    def prepare(self, image: npt.ArrayLike) -> Votes:
-        """Compute the labels of a picture's pixels.
-
-        Parameters
-        ----------
-        image : array_like, shape (rows, cols) or (rows, cols, 3)
-            Values 0..255.
-
-        Returns
-        -------
-        Votes
-        """
+    def _votes(self, image: npt.NDArray[Any]) -> Votes:
         labels = _labels(grey_values(image, self._owner), self.n_points, self.radius, self.patterns)
         return Votes.everywhere(labels, self.n_labels_)
 

@@ -106,18 +106,7 @@ class PHOG(PixelHistogram):
         self.norm = norm
         self.n_jobs = n_jobs
 
-    def prepare(self, image: npt.ArrayLike) -> Votes:
-        """Compute the votes of a picture's pixels for directions.
-
-        Parameters
-        ----------
-        image : array_like, shape (rows, cols) or (rows, cols, 3)
-            Values 0..255.
-
-        Returns
-        -------
-        Votes
-        """
+    def _votes(self, image: npt.NDArray[Any]) -> Votes:
         grey = grey_values(image, self._owner)
         if self.smoothing:
             smooth = cv2.GaussianBlur(grey, (0, 0), self.smoothing, borderType=cv2.BORDER_REPLICATE)
@@ -126,10 +115,10 @@ class PHOG(PixelHistogram):
         starts, cols, labels, weights = gradient_votes(grey, strengths, self.n_orientations, self.signed)
         return Votes(starts, cols, labels, self.n_orientations, grey.shape[1], weights)
 
-    def _strengths(self, image: npt.ArrayLike, grey: FloatArray) -> FloatArray:
+    def _strengths(self, image: npt.NDArray[Any], grey: FloatArray) -> FloatArray:
         if not callable(self.edges):
             return canny_strengths(grey)
-        strengths = np.ascontiguousarray(self.edges(np.asarray(image)), np.float32)
+        strengths = np.ascontiguousarray(self.edges(image), np.float32)
         if strengths.shape != grey.shape:
             raise DataError(
                 f"{self._owner}: the edges have the shape {strengths.shape}, but the picture has "
