@@ -54,9 +54,9 @@ def describe(
     return channels.names_, blocks
 
 
-def exact_kernel(block: Block, train: Rows) -> Block:
+def exact_kernel(block: Block, train: Rows) -> npt.NDArray[np.float64]:
     """Return the kernel between all samples: exponential χ² of histograms, linear of other vectors."""
-    return (Linear() if block.min() < 0 else ExpChi2.of(block[train]))(block)
+    return (Linear() if block.min() < 0 else ExpChi2.of(block[train]))(block).astype(np.float64)
 
 
 def gaussian_inputs(block: Block, train: Rows) -> Block:
