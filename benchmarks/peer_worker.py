@@ -47,6 +47,14 @@ def skimage_hog(picture: np.ndarray, cell_size: int) -> float:
     return _seconds(lambda: skimage.feature.hog(picture, orientations=9, feature_vector=False, **options))
 
 
+def skimage_lbp(grey: np.ndarray, save: str) -> float:
+    """Compute scikit-image's uniform, rotation-invariant local binary patterns."""
+    found = []
+    seconds = _seconds(lambda: found.append(skimage.feature.local_binary_pattern(grey, 8, 1, "uniform")))
+    np.save(save, found[0])
+    return seconds
+
+
 def opencv_hog(picture: np.ndarray, cell_size: int) -> float:
     """Compute OpenCV's HOG of one scale: 9 unsigned orientations, blocks of 2 × 2 cells."""
     rows, cols = (size // cell_size * cell_size for size in picture.shape[:2])
@@ -312,6 +320,7 @@ def main() -> None:
     peers = (
         dlib_pyramid,
         skimage_hog,
+        skimage_lbp,
         opencv_hog,
         opencv_nms,
         opencv_sift,

@@ -44,6 +44,9 @@ _DEFINED_IN = {
     "DenseSIFT": "visionkl.features.sift",
     "FisherVector": "visionkl.features.fisher",
     "BagOfWords": "visionkl.features.words",
+    "PHOG": "visionkl.features.phog",
+    "LBP": "visionkl.features.lbp",
+    "Channels": "visionkl.features.channels",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
     # kernels and their maps

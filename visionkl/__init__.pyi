@@ -24,8 +24,11 @@ from visionkl.detection.detector import detect_all as detect_all
 from visionkl.evaluation.coco import evaluate_coco as evaluate_coco
 from visionkl.evaluation.errors import analyse_errors as analyse_errors
 from visionkl.evaluation.voc import evaluate_voc as evaluate_voc
+from visionkl.features.channels import Channels as Channels
 from visionkl.features.fisher import FisherVector as FisherVector
 from visionkl.features.hog import hog as hog
+from visionkl.features.lbp import LBP as LBP
+from visionkl.features.phog import PHOG as PHOG
 from visionkl.features.pyramid import feature_pyramid as feature_pyramid
 from visionkl.features.sift import DenseSIFT as DenseSIFT
 from visionkl.features.sift import dense_sift as dense_sift

@@ -192,7 +192,7 @@ def save_classifier(classifier: ImageClassifier, path: str | Path) -> None:
 
 
 def _classifier(description: dict[str, Any], arrays: Arrays) -> ImageClassifier:
-    from visionkl.features.channels import ChannelVectors
+    from visionkl.features.fisher_channels import ChannelVectors
     from visionkl.learning.classifier_settings import ClassifierSettings
     from visionkl.learning.classify import ImageClassifier, Learned, make_encoders
 

@@ -10,7 +10,7 @@ from tests.features.local_patches import Patches, random_descriptors, random_pic
 from visionkl.core.errors import DataError, UsageError
 from visionkl.datasets.folder import ImageFolder
 from visionkl.features.fisher import FisherVector
-from visionkl.features.pictures import Picture, PictureCache, as_pictures
+from visionkl.features.pictures import PictureCache, as_pictures, digest
 from visionkl.features.words import BagOfWords
 
 
@@ -165,20 +165,21 @@ def test_damaged_files_are_replaced(folder, tmp_path):
 
 
 def test_the_folder_stays_bounded_and_keeps_what_was_used_last(tmp_path):
-    pictures = [Picture(np.full((2, 2), i), str(i)) for i in range(12)]
+    keys = [digest(f"picture {i}") for i in range(12)]
     vector = np.zeros(1000, np.float32)  # 4128 bytes in a file
     other = tmp_path / "ab" / "mine.npy"
     other.parent.mkdir()
     np.save(other, vector)
-    cache = PictureCache(tmp_path, "settings", 1000, max_bytes=6 * 4128)
-    for number, picture in enumerate(pictures):
-        cache.put(picture, vector)
+    cache = PictureCache(tmp_path, max_bytes=6 * 4128)
+    for number, key in enumerate(keys):
+        cache.put(key, vector)
         for path in tmp_path.glob("??/*.npy"):  # file systems count time coarsely
             if path != other and path.stat().st_mtime > 1e9:
                 os.utime(path, (number, number))
         assert sum(1 for p in tmp_path.glob("??/*.npy")) - 1 <= 6
-    assert cache.get(pictures[-1]) is not None
-    assert cache.get(pictures[0]) is None
+    assert cache.get(keys[-1], (1000,)) is not None
+    assert cache.get(keys[-1], (10, 100)) is None
+    assert cache.get(keys[0], (1000,)) is None
     assert other.is_file()
 
 

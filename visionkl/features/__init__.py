@@ -1,1 +1,1 @@
-"""Features: HOG and its pyramid; local descriptors, such as dense SIFT; Fisher vectors and bags of words."""
+"""Features: HOG and its pyramid; dense SIFT, Fisher vectors and bags of words; PHOG and LBP; channels."""

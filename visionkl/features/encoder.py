@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from visionkl._version import __version__
 from visionkl.backend.threads import run_tasks
-from visionkl.core.errors import DataError, ModelFileError, UsageError
+from visionkl.core.errors import DataError, ModelFileError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number, parameter_error
 from visionkl.features.cells import check_cells, relative_places
 from visionkl.features.local import Extractor, LocalDescriptors
-from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest
+from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest, settings_of
+
+if TYPE_CHECKING:
+    from visionkl.features.regions import Region
 
 # Pictures whose vectors are made at a time, in threads.
 _PICTURES_A_BLOCK = 32
@@ -129,6 +132,48 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_is_fitted(self)
         return run_tasks(lambda one: self._checked_encode(one, self._owner), [descriptors], 1)[0]
 
+    def prepare(self, image: npt.ArrayLike) -> LocalDescriptors:
+        """Compute all that the vectors of a picture's regions have in common.
+
+        Parameters
+        ----------
+        image : array_like, shape (rows, cols) or (rows, cols, 3)
+            Values 0..255.
+
+        Returns
+        -------
+        LocalDescriptors
+            For `encode_region` alone.
+        """
+        check_is_fitted(self)
+        found = self.extractor_.extract(np.asarray(image))
+        self._check_length(found, self._owner)
+        return self._prepare(found)
+
+    def encode_region(self, prepared: LocalDescriptors, region: Region) -> FloatArray:
+        """Encode a region of a picture that was prepared; without descriptors, the vector is zero.
+
+        Cells are laid over the region's box, and a descriptor belongs to where its centre lies.
+
+        Parameters
+        ----------
+        prepared : LocalDescriptors
+        region : Region
+
+        Returns
+        -------
+        ndarray of float32, shape (n_features_out,)
+        """
+        inside = region.select(prepared)
+        return self._finite(self._encode_prepared(inside), self._owner) if len(inside) else self._nothing()
+
+    def fingerprint(self) -> str:
+        """Return a digest of all that vectors depend on, besides the picture."""
+        own = settings_of(self, self._owner, (*self._WITHOUT_EFFECT, "cells"))
+        extractor = settings_of(self.extractor_, self._owner)
+        learned = [part for name, array in sorted(self._learned().items()) for part in (name, array)]
+        return digest(f"visionkl {__version__}", *own, f"cells={self.grids_!r}", *extractor, *learned)
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all that was learned, for a model file."""
         check_is_fitted(self)
@@ -174,9 +219,13 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _take_over(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Set all learned attributes; among them `n_descriptor_values_` and `_n_features_out`."""
 
+    def _prepare(self, descriptors: LocalDescriptors) -> LocalDescriptors:
+        """Compute what does not depend on the region that descriptors are in."""
+        return descriptors
+
     @abstractmethod
-    def _encode(self, descriptors: LocalDescriptors) -> FloatArray:
-        """Encode descriptors of the right length; NaN among them must show in the vector."""
+    def _encode_prepared(self, prepared: LocalDescriptors) -> FloatArray:
+        """Encode descriptors that were prepared; NaN among them must show in the vector."""
 
     # -- what they share -------------------------------------------------------------------------------------
 
@@ -239,14 +288,16 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
 
     def _blocks(self, pictures: list[Picture], block_size: int) -> Iterator[FloatArray]:
-        cache = self._open_cache()
+        cache = None if self.cache is None else PictureCache(self.cache, self.cache_bytes)
+        depends_on = self.fingerprint() if cache else ""
 
         def encode(picture: Picture) -> FloatArray:
-            vector = cache.get(picture) if cache else None
+            key = digest(depends_on, picture.identity()) if cache else ""
+            vector = cache.get(key, (self._n_features_out,)) if cache else None
             if vector is None:
                 vector = self._checked_encode(picture.describe(self.extractor_), picture.name)
                 if cache:
-                    cache.put(picture, vector)
+                    cache.put(key, vector)
             return vector
 
         for start in range(0, len(pictures), block_size):
@@ -254,45 +305,31 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _checked_encode(self, descriptors: LocalDescriptors, name: str) -> FloatArray:
         if not len(descriptors):
-            return np.zeros(self._n_features_out, np.float32)
-        if descriptors.values.shape[1] != self.n_descriptor_values_:
+            return self._nothing()
+        self._check_length(descriptors, name)
+        with np.errstate(invalid="ignore", over="ignore"):  # which the vector tells
+            return self._finite(self._encode_prepared(self._prepare(descriptors)), name)
+
+    def _nothing(self) -> FloatArray:
+        return np.zeros(self._n_features_out, np.float32)
+
+    def _check_length(self, descriptors: LocalDescriptors, name: str) -> None:
+        if len(descriptors) and descriptors.values.shape[1] != self.n_descriptor_values_:
             raise DataError(
                 f"{name}: the descriptors have {descriptors.values.shape[1]} values, but {self._owner} "
                 f"learned from descriptors of {self.n_descriptor_values_}."
             )
-        with np.errstate(invalid="ignore", over="ignore"):  # which the vector tells
-            vector = self._encode(descriptors)
+
+    def _finite(self, vector: FloatArray, name: str) -> FloatArray:
         if not np.isfinite(vector).all():
             raise _not_finite(name)
         return vector
-
-    def _open_cache(self) -> PictureCache | None:
-        if self.cache is None:
-            return None
-        settings = {**self.get_params(deep=False), "cells": self.grids_}
-        own = [f"{name}={settings[name]!r}" for name in settings if name not in self._WITHOUT_EFFECT]
-        kind = f"visionkl {__version__} {self._owner}"
-        learned = [part for name, array in sorted(self._learned().items()) for part in (name, array)]
-        depends_on = digest(kind, *own, *_description(self.extractor_, self._owner), *learned)
-        return PictureCache(self.cache, depends_on, self._n_features_out, self.cache_bytes)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.no_validation = True
         return tags
-
-
-def _description(extractor: Extractor, owner: str) -> list[str]:
-    """Write down all settings of an extractor."""
-    kind = type(extractor)
-    if not isinstance(extractor, BaseEstimator):
-        raise UsageError(
-            f"{owner}: vectors are cached by the settings of their descriptors, and a {kind.__name__} does "
-            "not tell its settings; derive it from scikit-learn's BaseEstimator, or leave 'cache' out."
-        )
-    settings = sorted(item for item in extractor.get_params().items() if item[0] != "n_jobs")
-    return [f"{kind.__module__}.{kind.__qualname__}", *(f"{name}={value!r}" for name, value in settings)]
 
 
 def _not_finite(name: str) -> DataError:

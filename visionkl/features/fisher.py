@@ -227,7 +227,7 @@ class FisherVector(PictureEncoder):
         self._place_factors = (self.place_scale_ * factors[n_pca:]).astype(np.float32)
         self._place_offset = (centre[n_pca:] * factors[n_pca:]).astype(np.float32)
 
-    def _encode(self, descriptors: LocalDescriptors) -> FloatArray:
+    def _encode_prepared(self, descriptors: LocalDescriptors) -> FloatArray:
         densities = self._densities
         sums = np.zeros((count_cells(self.grids_), densities.n_components, densities.n_features))
         for rows, cells in regions(descriptors, self.grids_):

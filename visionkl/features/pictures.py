@@ -17,22 +17,25 @@ import io
 import os
 import re
 import threading
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import writable_folder, write_whole
 from visionkl.core.image import read_image
 from visionkl.core.validation import check_picture
 from visionkl.datasets.base import Example
 from visionkl.features.local import Extractor, LocalDescriptors
 
-_FILE_NAME = re.compile(r"[0-9a-f]{64}\.npy")
+_FILE_NAME = re.compile(r"[0-9a-f]{64}\.np[yz]")
 # A folder that is full is emptied by a little more than it must, so as not to search it for every new file.
 _LEAVE = 0.9
 
@@ -54,13 +57,17 @@ class Picture:
 
     def describe(self, extractor: Extractor) -> LocalDescriptors:
         """Compute the local descriptors, or return those that are there."""
+        return self.item if isinstance(self.item, LocalDescriptors) else extractor.extract(self.pixels())
+
+    def pixels(self) -> npt.NDArray[Any]:
+        """Decode the picture: `(rows, cols, 3)`, or `(rows, cols)` of an array that is grey."""
         if isinstance(self.item, LocalDescriptors):
-            return self.item
+            raise DataError(f"{self.name}: descriptors alone do not do here; give the picture itself.")
         if self.is_file:
-            return extractor.extract(read_image(self.item))
+            return read_image(self.item)
         image = check_picture(self.item, self.name)
         grey = np.ndim(self.item) == 2 or np.shape(self.item)[2] == 1
-        return extractor.extract(np.ascontiguousarray(image[:, :, 0]) if grey else image)
+        return np.ascontiguousarray(image[:, :, 0]) if grey else image
 
     def identity(self) -> str:
         """Tell this picture from others, and from what its file held before."""
@@ -120,59 +127,104 @@ def digest(*parts: str | npt.NDArray[Any]) -> str:
     return summary.hexdigest()
 
 
+def settings_of(estimator: Any, owner: str, without: Sequence[str] = ()) -> list[str]:
+    """Write down all settings of an estimator, and of those in it, that its results depend on.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Others do not tell their settings, nor do functions, and are complained of.
+    owner : str
+        Who complains.
+    without : sequence of str
+        Settings that make no difference; `n_jobs` never does.
+    """
+    kind = type(estimator)
+    if not isinstance(estimator, BaseEstimator):
+        name = getattr(estimator, "__name__", kind.__name__)
+        raise UsageError(
+            f"{owner}: vectors are cached by the settings of what computes them, and a {name} does not tell "
+            "its settings; derive it from scikit-learn's BaseEstimator, or leave 'cache' out."
+        )
+    lines = [f"{kind.__module__}.{kind.__qualname__}"]
+    for name, value in sorted(estimator.get_params(deep=False).items()):
+        if name == "n_jobs" or name in without:
+            continue
+        if callable(value) or isinstance(value, BaseEstimator):
+            lines += [f"{name}.{line}" for line in settings_of(value, owner)]
+        else:
+            lines.append(f"{name}={value!r}")
+    return lines
+
+
 class PictureCache:
-    """A folder that keeps one vector a picture.
+    """A folder that keeps what was computed of pictures: vectors, or rows of them, and what was learned.
 
     Parameters
     ----------
     folder : str or Path
         Made if need be.
-    depends_on : str
-        Digest of all that the vectors depend on besides the picture.
-    size : int
-        Length of the vectors.
     max_bytes : float
-        When the folder holds more, the vectors that were not used for the longest time are deleted.
+        When the folder holds more, what was not used for the longest time is deleted.
     """
 
-    def __init__(self, folder: str | Path, depends_on: str, size: int, max_bytes: float) -> None:
+    def __init__(self, folder: str | Path, max_bytes: float) -> None:
         self.folder = writable_folder(folder)
-        self.depends_on = depends_on
-        self.size = size
         self.max_bytes = max_bytes
         self._lock = threading.Lock()
         self._n_bytes = sum(status.st_size for _, status in self._files())
 
-    def get(self, picture: Picture) -> npt.NDArray[np.float32] | None:
-        """Return the vector of a picture, or None where there is none, or none that can be read."""
-        path = self._path(picture)
-        try:
-            vector = np.load(path, allow_pickle=False)
-            os.utime(path)
-        except (OSError, ValueError, EOFError):
-            return None
-        return vector if vector.dtype == np.float32 and vector.shape == (self.size,) else None
+    def get(self, key: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32] | None:
+        """Return what was kept, or None where there is nothing, or nothing of this shape that can be read.
 
-    def put(self, picture: Picture, vector: npt.NDArray[np.float32]) -> None:
-        """Keep the vector of a picture."""
+        Parameters
+        ----------
+        key : str
+            Digest of all that the result depends on, the picture's identity among it.
+        shape : tuple of int
+        """
+        found = self._load(f"{key}.npy")
+        fits = found is not None and found.dtype == np.float32 and found.shape == shape
+        return found if fits else None
+
+    def put(self, key: str, result: npt.NDArray[np.float32]) -> None:
+        """Keep a result."""
         content = io.BytesIO()
-        np.save(content, vector)
-        path = self._path(picture)
+        np.save(content, result)
+        self._write(f"{key}.npy", content.getvalue())
+
+    def recall(self, key: str) -> dict[str, npt.NDArray[Any]] | None:
+        """Return arrays that were learned, by name, or None where there are none that can be read."""
+        return self._load(f"{key}.npz")
+
+    def remember(self, key: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Keep arrays that were learned."""
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type]
+        self._write(f"{key}.npz", content.getvalue())
+
+    def _load(self, name: str) -> Any:
+        path = self.folder / name[:2] / name
+        try:
+            found = np.load(path, allow_pickle=False)
+            os.utime(path)
+            return dict(found) if name.endswith("z") else found
+        except (OSError, ValueError, EOFError, TypeError, BadZipFile, zlib.error):
+            return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        path = self.folder / name[:2] / name
         path.parent.mkdir(exist_ok=True)
-        write_whole(path, content.getvalue(), "vector")
+        write_whole(path, content, "vector")
         with self._lock:
-            self._n_bytes += content.tell()
+            self._n_bytes += len(content)
             if self._n_bytes > self.max_bytes:
                 self._make_room()
-
-    def _path(self, picture: Picture) -> Path:
-        name = digest(self.depends_on, picture.identity())
-        return self.folder / name[:2] / f"{name}.npy"
 
     def _files(self) -> list[tuple[Path, os.stat_result]]:
         """Find the vectors that are in the folder; other files are none of ours."""
         found = []
-        for path in self.folder.glob("??/*.npy"):
+        for path in self.folder.glob("??/*.np[yz]"):
             if _FILE_NAME.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # another process made room
                     found.append((path, path.stat()))

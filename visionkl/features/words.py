@@ -23,10 +23,12 @@ If unsure, take a thousand words; histograms want a kernel for histograms, such 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
 
 from visionkl.backend.cpu.kmeans import find_words, learn_words
 from visionkl.core.errors import DataError
@@ -35,6 +37,7 @@ from visionkl.core.validation import check_choice, check_number
 from visionkl.features.cells import cell_numbers, count_cells
 from visionkl.features.encoder import FloatArray, PictureEncoder
 from visionkl.features.local import LocalDescriptors
+from visionkl.features.regions import Region
 
 # Descriptors to learn from, for each word.
 _SAMPLES_A_WORD = 100
@@ -122,18 +125,21 @@ class BagOfWords(PictureEncoder):
         Returns
         -------
         ndarray of float32, shape (2, n_features_out)
-            Of the foreground, and of the background; zero where one has no descriptors.
+            Of the foreground, whose cells are laid over its box, and of the background; zero where one has
+            no descriptors.
         """
-        inside = np.asarray(mask)
+        check_is_fitted(self)
+        self._check_length(descriptors, self._owner)
+        inside = np.asarray(mask) != 0
         width, height = descriptors.image_size
         if inside.shape != (height, width):
             raise DataError(
                 f"{self._owner}: the mask has the shape {inside.shape}, but the picture has {height} rows "
                 f"and {width} columns."
             )
-        x, y = np.clip(descriptors.positions.astype(np.int64), 0, (width - 1, height - 1)).T
-        foreground = inside[y, x] != 0
-        return np.stack([self.encode(descriptors[foreground]), self.encode(descriptors[~foreground])])
+        prepared = self._prepare(descriptors)
+        both = (Region.of(inside, kind) for kind in ("foreground", "background"))
+        return np.stack([self.encode_region(prepared, region) for region in both])
 
     def _check_parameters(self) -> None:
         check_number(self._owner, "n_words", self.n_words, low=1, high=_MOST_WORDS, integer=True)
@@ -164,14 +170,22 @@ class BagOfWords(PictureEncoder):
         n_words, self.n_descriptor_values_ = self.words_.shape
         self._n_features_out = count_cells(self.grids_) * n_words
 
-    def _encode(self, descriptors: LocalDescriptors) -> FloatArray:
+    def _prepare(self, descriptors: LocalDescriptors) -> LocalDescriptors:
+        """Replace descriptors by the numbers of their words, or by NaN if there is NaN among them."""
         values = np.ascontiguousarray(descriptors.values, dtype=np.float32)
-        if not np.isfinite(values).all():
+        words = np.full((len(values), 1), np.nan)
+        if np.isfinite(values).all():
+            numbers = np.empty(len(values), np.uint16)
+            find_words(values, self.words_, numbers, self.n_jobs)
+            words[:, 0] = numbers
+        return replace(descriptors, values=words)
+
+    def _encode_prepared(self, prepared: LocalDescriptors) -> FloatArray:
+        if not np.isfinite(prepared.values).all():
             return np.full(self._n_features_out, np.nan, np.float32)
-        words = np.empty(len(values), np.uint16)
-        find_words(values, self.words_, words, 1)
+        words = prepared.values[:, 0].astype(np.int64)
         counts = np.zeros(self._n_features_out)
-        for cells in cell_numbers(descriptors, self.grids_).T:
+        for cells in cell_numbers(prepared, self.grids_).T:
             counts += np.bincount(cells * len(self.words_) + words, minlength=len(counts))
         if self.norm != "none":
             counts /= np.linalg.norm(counts, 1 if self.norm == "l1" else 2)

@@ -30,8 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.core.errors import DataError, UsageError
-from visionkl.features.channels import ChannelVectors
 from visionkl.features.fisher import FisherVector
+from visionkl.features.fisher_channels import ChannelVectors
 from visionkl.features.sift import DenseSIFT
 from visionkl.learning.classifier_settings import ClassifierSettings
 

@@ -34,7 +34,7 @@ from visionkl.core.files import atomic_write
 from visionkl.core.observer import Observer, Stage
 from visionkl.core.rng import stream
 from visionkl.datasets.labels import LabelledPictures
-from visionkl.features.channels import ChannelVectors
+from visionkl.features.fisher_channels import ChannelVectors
 from visionkl.features.local import Extractor, LocalDescriptors
 from visionkl.learning.classifier_settings import ClassifierSettings
 from visionkl.learning.classify import Learned, make_encoder, make_encoders

@@ -29,6 +29,7 @@ import numpy.typing as npt
 from scipy import linalg, optimize
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_number, parameter_error
 from visionkl.kernels.exact import make_kernel
@@ -167,7 +168,10 @@ class GMKL(ChannelEstimator):
             self.kernels_ = [make_kernel(owner, name, part) for name, part in zip(names, parts, strict=True)]
             self.rows_ = parts
             matrices = [k(part, n_jobs=self.n_jobs) for k, part in zip(self.kernels_, parts, strict=True)]
-        found = [learn_weights(matrices, t, self.C, tol=self.tol, max_iter=self.max_iter) for t in targets.T]
+        settings = {"tol": self.tol, "max_iter": self.max_iter}
+        found = run_tasks(
+            lambda target: learn_weights(matrices, target, self.C, **settings), list(targets.T), self.n_jobs
+        )
         weights = np.stack([d for d, *_ in found])
         self.kernel_weights_ = weights[0] if len(found) == 1 else weights
         self.dual_coef_ = np.stack([alpha for _, alpha, *_ in found])
@@ -219,7 +223,7 @@ class GMKLClassifier(ClassifierMixin, GMKL):
     max_memory : int, optional
         Bytes that the kernel matrices may take; by default half of the machine's memory.
     n_jobs : int, optional
-        Threads that compute kernels; all usable cores by default.
+        Threads that compute kernels and learn classes side by side; all usable cores by default.
 
     Attributes
     ----------

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.cpu.gradients import differences, eighths
 from visionkl.backend.cpu.jit import compiled
 from visionkl.backend.cpu.simd import piece
 from visionkl.backend.scratch import scratch
@@ -177,7 +178,7 @@ def _vote_into(smoothed, rows, top, left, slots, votes):
         y = top + r
         if y < 0 or y >= rows:
             continue
-        _differences(smoothed[r : r + 3], y > 0, y < rows - 1, dx, dy)
+        differences(smoothed[r : r + 3], y > 0, y < rows - 1, dx, dy)
         _share(dx, dy, on_axis, on_diagonal, axis, diagonal)
         for x in range(begin, end):
             slot = np.uint64(slots[x - left])
@@ -186,38 +187,15 @@ def _vote_into(smoothed, rows, top, left, slots, votes):
 
 
 @compiled
-def _differences(three_rows, has_above, has_below, dx, dy):
-    # Half the difference of the neighbours; on the border the difference to the one neighbour.
-    cols = len(dx)
-    half = np.float32(0.5)
-    here = three_rows[1]
-    above = three_rows[0] if has_above else here
-    below = three_rows[2] if has_below else here
-    scale = half if has_above and has_below else np.float32(1)
-    for x in range(cols):
-        dy[x] = scale * (below[x] - above[x])
-    before, after, inner = here[: cols - 2], here[2:], dx[1 : cols - 1]
-    for x in range(cols - 2):
-        inner[x] = half * (after[x] - before[x])
-    dx[0] = here[1] - here[0]
-    dx[cols - 1] = here[cols - 1] - here[cols - 2]
-
-
-@compiled
 def _share(dx, dy, on_axis, on_diagonal, axis, diagonal):
     # Between two of the eight orientations, an even and an odd one, a gradient is shared linearly by its
-    # angle from the even one, which is at most 45 degrees: 4 / pi times the arc tangent, off by 2e-6 at most.
+    # angle from the even one, which is at most 45 degrees.
     for x in range(len(dx)):
         across, down = abs(dx[x]), abs(dy[x])
         steep = down > across
         larger, smaller = (down if steep else across), (across if steep else down)
         length = np.sqrt(across * across + down * down)
-        q = smaller / max(larger, np.float32(1e-30))
-        z = q * q
-        angle = np.float32(0.06703263) + z * np.float32(-0.014921243)
-        angle = np.float32(0.24642324) + z * (np.float32(-0.14823875) + z * angle)
-        angle = q * (np.float32(1.2732105) + z * (np.float32(-0.42350854) + z * angle))
-        part = length * min(angle, np.float32(1))
+        part = length * eighths(smaller, larger)
         on_diagonal[x] = part
         on_axis[x] = length - part
         leftwards, upwards = dx[x] < np.float32(0), dy[x] < np.float32(0)
