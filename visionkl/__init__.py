@@ -44,6 +44,7 @@ _DEFINED_IN = {
     "DenseSIFT": "visionkl.features.sift",
     "FisherVector": "visionkl.features.fisher",
     "BagOfWords": "visionkl.features.words",
+    "FigureGround": "visionkl.features.segments",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
     # kernels and their maps

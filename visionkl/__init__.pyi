@@ -27,6 +27,7 @@ from visionkl.evaluation.voc import evaluate_voc as evaluate_voc
 from visionkl.features.fisher import FisherVector as FisherVector
 from visionkl.features.hog import hog as hog
 from visionkl.features.pyramid import feature_pyramid as feature_pyramid
+from visionkl.features.segments import FigureGround as FigureGround
 from visionkl.features.sift import DenseSIFT as DenseSIFT
 from visionkl.features.sift import dense_sift as dense_sift
 from visionkl.features.words import BagOfWords as BagOfWords

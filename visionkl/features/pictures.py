@@ -54,13 +54,17 @@ class Picture:
 
     def describe(self, extractor: Extractor) -> LocalDescriptors:
         """Compute the local descriptors, or return those that are there."""
+        return self.item if isinstance(self.item, LocalDescriptors) else extractor.extract(self.pixels())
+
+    def pixels(self) -> npt.NDArray[Any]:
+        """Decode the picture: `(rows, cols, 3)`, or `(rows, cols)` of an array that is grey."""
         if isinstance(self.item, LocalDescriptors):
-            return self.item
+            raise DataError(f"{self.name}: descriptors alone do not do here; give the picture itself.")
         if self.is_file:
-            return extractor.extract(read_image(self.item))
+            return read_image(self.item)
         image = check_picture(self.item, self.name)
         grey = np.ndim(self.item) == 2 or np.shape(self.item)[2] == 1
-        return extractor.extract(np.ascontiguousarray(image[:, :, 0]) if grey else image)
+        return np.ascontiguousarray(image[:, :, 0]) if grey else image
 
     def identity(self) -> str:
         """Tell this picture from others, and from what its file held before."""

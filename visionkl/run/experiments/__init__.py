@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from importlib import import_module
 
 #: Name, module with a `main(argv)`, and what it shows.
-EXPERIMENTS: dict[str, tuple[str, str]] = {}
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "segments": ("visionkl.run.experiments.segments", "figure–ground segments: how well they fit objects"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
