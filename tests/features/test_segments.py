@@ -126,9 +126,9 @@ def test_features_are_what_their_names_say(graph, pool):
 
 def test_a_ranking_is_a_poisson_regression():
     random = np.random.default_rng(0)
-    features = random.normal(2, 3, (4000, len(FEATURE_NAMES)))
+    features = random.normal(2, 3, (20_000, len(FEATURE_NAMES)))
     expected = np.exp(-2 + 0.5 * (features[:, 1] - 2) / 3)
-    ranking = fit_ranking(features, random.poisson(expected).astype(float), np.ones(4000))
+    ranking = fit_ranking(features, random.poisson(expected).astype(float), np.ones(20_000))
     assert np.corrcoef(np.log(ranking.score(features)), np.log(expected))[0, 1] > 0.9
     assert ranking.score(features).mean() == pytest.approx(expected.mean(), rel=0.1)
     assert len(DEFAULT_RANKING.centre) == len(DEFAULT_RANKING.scale) == len(FEATURE_NAMES)
@@ -142,6 +142,8 @@ def test_threads_and_repetition_change_nothing():
         for expected, found in zip(one, results, strict=True):
             np.testing.assert_array_equal(expected.masks, found.masks)
             np.testing.assert_array_equal(expected.scores, found.scores)
+    (alone,) = FigureGround(15, n_jobs=2).transform(pictures[:1])
+    np.testing.assert_array_equal(alone.members, one[0].members)
 
 
 def test_a_ranking_is_learned_from_masks(tmp_path):

@@ -29,7 +29,7 @@ def test_a_step_is_as_strong_at_every_scale_and_plain_ground_has_no_boundary():
     maps, _ = boundary_maps(lab_picture(picture))
     colour = maps[32, :, :3].max(axis=0)
     np.testing.assert_allclose(
-        colour, 1 / np.sqrt(2 * np.pi), rtol=0.15
+        colour, 1 / np.sqrt(2 * np.pi), rtol=0.2
     )  # a Gaussian's slope, times its width
     assert (np.abs(maps[32, :, :3].argmax(axis=0) - 31.5) <= 1).all()
     plain, _ = boundary_maps(lab_picture(np.full((40, 40, 3), 77, np.uint8)))

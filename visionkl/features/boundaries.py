@@ -26,8 +26,6 @@ import numpy.typing as npt
 COLOUR_SCALES = (1.0, 2.0, 4.0)
 #: Width of the Gaussian of the texture map, and of the window in which contrast is collected.
 TEXTURE_SCALE = 3.0
-#: Names of the maps, in order.
-MAP_NAMES = ("colour, fine", "colour, middle", "colour, coarse", "texture")
 
 _ORIENTATIONS = 4
 
@@ -36,7 +34,8 @@ FloatArray = npt.NDArray[np.float32]
 
 def lab_picture(image: npt.NDArray[np.generic]) -> FloatArray:
     """Turn an RGB picture `(rows, cols, 3)` with values 0..255 into CIE Lab over 100."""
-    return cv2.cvtColor(np.ascontiguousarray(image, np.float32) / np.float32(255), cv2.COLOR_RGB2LAB) / 100
+    shares = np.clip(np.ascontiguousarray(image, np.float32) / np.float32(255), 0, 1)
+    return np.asarray(cv2.cvtColor(shares, cv2.COLOR_RGB2LAB), np.float32) / np.float32(100)
 
 
 def boundary_maps(lab: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -80,12 +79,13 @@ def _strength(layers: FloatArray, scale: float) -> FloatArray:
 def _slopes(layers: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
     smooth = _blurred(layers, scale)
     across = np.array([[-0.5, 0, 0.5]], np.float32) * np.float32(scale)
-    edges = cv2.BORDER_REPLICATE
-    return (
-        cv2.filter2D(smooth, cv2.CV_32F, across, borderType=edges),
-        cv2.filter2D(smooth, cv2.CV_32F, across.T, borderType=edges),
+    right, down = (
+        cv2.filter2D(smooth, cv2.CV_32F, kernel, borderType=cv2.BORDER_REPLICATE)
+        for kernel in (across, np.ascontiguousarray(across.T))
     )
+    return np.asarray(right, np.float32), np.asarray(down, np.float32)
 
 
 def _blurred(layers: FloatArray, scale: float) -> FloatArray:
-    return cv2.GaussianBlur(layers, (0, 0), scale, borderType=cv2.BORDER_REPLICATE)
+    blurred = cv2.GaussianBlur(layers, (0, 0), scale, borderType=cv2.BORDER_REPLICATE)
+    return np.asarray(blurred, np.float32)

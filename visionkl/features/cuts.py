@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.flow import keep_seeded, sweep_cuts
+from visionkl.backend.threads import run_tasks
 from visionkl.features.superpixels import RegionGraph, crossing_costs, merged
 
 BoolArray = npt.NDArray[np.bool_]
@@ -53,6 +54,8 @@ _TONE_WEIGHTS = (0.1,)
 _PLAIN_BIASES = np.geomspace(2e-4, 0.2, 14)
 _TONE_BIASES = np.array([-3.0, -2.0, -1.2, -0.6, -0.2, 0.2, 0.6, 1.2, 2.0, 3.0])
 _REGION_SEEDS = 100
+# Sweeps that a thread makes at a time.
+_SWEEPS_A_BLOCK = 32
 # How much sooner small regions are merged than large ones, for the mergers that are proposed as they are.
 _MERGER_POWERS = (0.2, 0.5)
 # Half the size of the window around a seed outside of which all is background, as a share of the picture.
@@ -92,7 +95,7 @@ def network(pairs: npt.NDArray[np.int32], weight: FloatArray, n: int) -> Network
     return Network(starts, heads[order].astype(np.int32), place[partner[order]], units[order])
 
 
-def propose(graph: RegionGraph, grid: int) -> BoolArray:
+def propose(graph: RegionGraph, grid: int, n_jobs: int | None = 1) -> BoolArray:
     """Propose segments.
 
     Parameters
@@ -100,6 +103,8 @@ def propose(graph: RegionGraph, grid: int) -> BoolArray:
     graph : RegionGraph
     grid : int
         Seeds along each side of the picture.
+    n_jobs : int, optional
+        Threads; None takes all usable cores.
 
     Returns
     -------
@@ -108,9 +113,17 @@ def propose(graph: RegionGraph, grid: int) -> BoolArray:
     """
     net = network(graph.pairs, crossing_costs(graph.length, graph.probability), len(graph))
     edge = graph.frame.sum(axis=1) > 0
+
+    def sweep(tasks: list[tuple[Task, FloatArray | None]]) -> list[BoolArray]:
+        return [
+            _finish(net, task.seed, edge, sweep_task(net, graph.area, tones, task)) for task, tones in tasks
+        ]
+
+    tasks = tasks_of(graph, grid)
+    blocks = [tasks[start : start + _SWEEPS_A_BLOCK] for start in range(0, len(tasks), _SWEEPS_A_BLOCK)]
     found = [_mergers(graph, power) for power in _MERGER_POWERS]
-    for task, tones in tasks_of(graph, grid):
-        found.append(_finish(net, task.seed, edge, sweep_task(net, graph.area, tones, task)))
+    for segments in run_tasks(sweep, blocks, n_jobs):
+        found += segments
     return _different(np.concatenate(found))
 
 
@@ -186,17 +199,22 @@ def _density(likeness: FloatArray, weight: FloatArray) -> FloatArray:
     return (weight / total) @ likeness + _LEAST_DENSITY
 
 
+def excesses(area: FloatArray, tones: FloatArray | None, task: Task) -> npt.NDArray[np.int64]:
+    """Return what superpixels gain as part of the figure, for each bias: `(n_biases, n_superpixels)`."""
+    if tones is None:
+        per_pixel = np.broadcast_to(_PLAIN_BIASES[:, None], (len(_PLAIN_BIASES), len(area)))
+    else:
+        per_pixel = task.tone * (tones + _TONE_BIASES[:, None])
+    gains = np.rint(_UNITS * area * per_pixel).astype(np.int64)
+    gains[:, task.seed] = _HARD
+    gains[:, task.background] = -_HARD
+    return gains
+
+
 def sweep_task(net: Network, area: FloatArray, tones: FloatArray | None, task: Task) -> BoolArray:
     """Cut for all biases: the figures `(n_biases, n_superpixels)`, each part of the next."""
     n = len(area)
-    if tones is None:
-        per_pixel = np.broadcast_to(_PLAIN_BIASES[:, None], (len(_PLAIN_BIASES), n))
-    else:
-        per_pixel = task.tone * (tones + _TONE_BIASES[:, None])
-    steps = np.diff(np.rint(_UNITS * area * per_pixel).astype(np.int64), axis=0, prepend=0)
-    steps[:, task.seed | task.background] = 0
-    steps[0, task.seed] = _HARD
-    steps[0, task.background] = -_HARD
+    steps = np.diff(excesses(area, tones, task), axis=0, prepend=0)
     inside = np.empty(steps.shape, bool)
     sweep_cuts(
         net.starts, net.heads, net.reverse, net.capacity.copy(), np.zeros(n, np.int64), steps,

@@ -29,6 +29,7 @@ import numpy.typing as npt
 import scipy.optimize
 
 from visionkl.backend.cpu.cover import cover
+from visionkl.backend.threads import run_tasks
 from visionkl.features.segment_weights import CONSTANT, ROWS
 from visionkl.features.superpixels import RegionGraph, chi2_distance, crossing_costs
 
@@ -42,10 +43,10 @@ _WEAK, _FIRM = 0.03, 0.12
 # Features are held within so many times their spread.
 _MOST_SPREAD = 4
 # Objects vote for segments whose overlap is not much more than this below their best.
-_VOTE_WIDTH = 0.02
+_VOTE_WIDTH = 0.05
 _PENALTY = 1.0
 # The choice is among so many segments, those of the highest scores.
-_CANDIDATES = 2500
+_CANDIDATES = 4000
 
 FEATURE_NAMES = (
     "cost of the outline", "outline", "weak share", "firm share", "fine strength", "texture strength",
@@ -56,16 +57,18 @@ FEATURE_NAMES = (
 )  # fmt: skip
 
 
-def describe_segments(graph: RegionGraph, segments: BoolArray) -> FloatArray:
+def describe_segments(graph: RegionGraph, segments: BoolArray, n_jobs: int | None = 1) -> FloatArray:
     """Describe segments: an array `(n_segments, len(FEATURE_NAMES))`.
 
     Parameters
     ----------
     graph : RegionGraph
     segments : ndarray of bool, shape (n_segments, n_superpixels)
+    n_jobs : int, optional
+        Threads; None takes all usable cores.
     """
-    blocks = range(0, len(segments), _BLOCK)
-    described = [_describe(graph, segments[start : start + _BLOCK]) for start in blocks]
+    blocks = [segments[start : start + _BLOCK] for start in range(0, len(segments), _BLOCK)]
+    described = run_tasks(lambda block: _describe(graph, block), blocks, n_jobs)
     return np.concatenate([*described, np.zeros((0, len(FEATURE_NAMES)))])
 
 

@@ -225,22 +225,27 @@ class FigureGround(TransformerMixin, BaseEstimator):
         list of Segments
         """
         self._check_parameters()
-        return run_tasks(self._segments, as_pictures(X, self._owner), self.n_jobs)
+        pictures = as_pictures(X, self._owner)
+        # Several pictures go side by side; a single one is shared by all threads.
+        within = self.n_jobs if len(pictures) == 1 else 1
+        return run_tasks(lambda picture: self._segments(picture, within), pictures, self.n_jobs)
 
     # -- one picture -----------------------------------------------------------------------------------------
 
-    def _segments(self, picture: Picture) -> Segments:
-        pixels, graph, segments = self._pool(picture)
+    def _segments(self, picture: Picture, n_jobs: int | None) -> Segments:
+        size, graph, segments = self._pool(picture, n_jobs)
         ranking: Ranking = getattr(self, "ranking_", DEFAULT_RANKING)
-        scores = ranking.score(describe_segments(graph, segments))
+        scores = ranking.score(describe_segments(graph, segments, n_jobs))
         chosen = choose_segments(segments, graph.area, scores, self.n_segments, self.max_overlap)
-        return Segments(_enlarged(graph.labels, pixels), segments[chosen], scores[chosen])
+        return Segments(_enlarged(graph.labels, size), segments[chosen], scores[chosen])
 
-    def _pool(self, picture: Picture) -> tuple[tuple[int, int], RegionGraph, BoolArray]:
+    def _pool(
+        self, picture: Picture, n_jobs: int | None = 1
+    ) -> tuple[tuple[int, int], RegionGraph, BoolArray]:
         """Return the size of a picture, its graph, and all segments that are large enough."""
         pixels = check_picture(picture.pixels(), picture.name)
         graph = region_graph(reduced(pixels, self.max_side), self.n_superpixels)
-        segments = propose(graph, self.grid)
+        segments = propose(graph, self.grid, n_jobs)
         large = segments @ graph.area >= self.min_area * graph.area.sum()
         return pixels.shape[:2], graph, segments[large]
 
@@ -297,7 +302,8 @@ def check_masks(masks: npt.ArrayLike, size: tuple[int, ...], owner: str) -> Bool
 def _enlarged(labels: npt.NDArray[np.int32], size: tuple[int, int]) -> npt.NDArray[np.int32]:
     if labels.shape == tuple(size):
         return labels
-    return cv2.resize(labels, (size[1], size[0]), interpolation=cv2.INTER_NEAREST)
+    enlarged = cv2.resize(labels, (size[1], size[0]), interpolation=cv2.INTER_NEAREST)
+    return np.asarray(enlarged, np.int32)
 
 
 def _box(mask: BoolArray) -> npt.NDArray[np.float32]:

@@ -49,7 +49,7 @@ _CONTRAST_BINS = 4
 #: Logistic regression of "separates two things" on `_local_features`: the constant first.
 LOCAL_WEIGHTS = (-6.05, -0.93, 0.64, 3.81, 0.58, -0.03, 3.13, 1.47)
 #: The same on `_local_features` and on how late and how far apart superpixels are.
-BORDER_WEIGHTS = (-6.05, -0.93, 0.64, 3.81, 0.58, -0.03, 3.13, 1.47, 0.0, 0.0)
+BORDER_WEIGHTS = (-3.88, 0.53, -1.06, 0.82, 4.86, -0.80, 0.40, 0.44, 0.51, 0.45)
 # Odds at which a border costs half as much to cut as one that separates nothing, and how fast that falls.
 _HALF_ODDS = 0.03
 _FALL = 2.0

@@ -45,7 +45,8 @@ def sweep_cuts(starts, heads, reverse, capacity, excess, steps, distance, queue,
     for step in range(len(steps)):
         for node in range(n):
             excess[node] += steps[step, node]
-        _measure_distances(starts, heads, reverse, capacity, excess, distance, queue)
+        if step == 0:  # later, distances of the step before are still right or too small, which will do
+            _measure_distances(starts, heads, reverse, capacity, excess, distance, queue)
         _push_all(starts, heads, reverse, capacity, excess, distance, queue, queued)
         _measure_distances(starts, heads, reverse, capacity, excess, distance, queue)
         for node in range(n):
