@@ -18,7 +18,7 @@ N_BEST, N_FIRST = 4, 8
 
 def main(folder: str | None = None) -> None:
     """Write docs/segments.jpg."""
-    sample = vkl.make_sample_set(folder or tempfile.mkdtemp() + "/sample", n_train=8, n_val=1, n_test=1)
+    sample = vkl.make_sample_set(folder or tempfile.mkdtemp() + "/sample", n_train=5, n_val=1, n_test=1)
     data = vkl.VOC(sample, split="train", image_set="Segmentation")
     found = vkl.FigureGround(n_segments=100).transform(data)
     panels = []

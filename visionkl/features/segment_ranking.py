@@ -41,7 +41,7 @@ _BLOCK = 512
 # Borders below this probability are weak.
 _WEAK, _FIRM = 0.03, 0.12
 # Features are held within so many times their spread.
-_MOST_SPREAD = 4
+_MOST_SPREAD = 2
 # Objects vote for segments whose overlap is not much more than this below their best.
 _VOTE_WIDTH = 0.05
 _PENALTY = 1.0
@@ -171,7 +171,8 @@ class Ranking:
     Parameters
     ----------
     centre, scale : ndarray of float64, shape (n_features,)
-        Features are shifted and divided by these first, and held within ±4.
+        Features are shifted and divided by these first, and held within twice the scale, because
+        polynomials go astray where nothing was seen.
     weights : ndarray of float64, shape (1 + 3 * n_features,)
         Of the constant, the features, their squares, and their products with the logarithm of the area.
     """

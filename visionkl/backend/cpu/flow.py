@@ -119,7 +119,6 @@ def _push_all(starts, heads, reverse, capacity, excess, distance, queue, queued)
             # Distances have grown stale: measuring them anew is cheaper than raising them one by one.
             work = 0
             _refresh(starts, heads, reverse, capacity, excess, distance)
-    return
 
 
 @compiled_exactly

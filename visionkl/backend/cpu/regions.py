@@ -172,7 +172,7 @@ def merge_regions(pairs, length, strength, area, n_left, size_power, parent, ord
     strengths = np.empty(4 * n_pairs + 16)
     following = np.empty((4 * n_pairs + 16, 2), np.int32)
     first = np.full(2 * n - 1, -1, np.int32)
-    heap = [(0.0, np.int64(0)) for _ in range(0)]
+    heap = [(0.0, np.int64(0)) for _ in range(0)]  # empty, but Numba knows what it will hold
     for pair in range(n_pairs):
         one[pair], other[pair] = pairs[pair, 0], pairs[pair, 1]
         lengths[pair], strengths[pair] = length[pair], strength[pair]
