@@ -30,9 +30,9 @@ def main(folder: str | None = None) -> None:
             title = f"{objects.labels[which]}, overlap {overlaps.max():.2f}"
             panels.append((example.image(), segments[best].masks[0], title))
     first, image = found[0], data[0].image()
-    for number, (mask, score) in enumerate(zip(first.masks, first.scores, strict=True)):
-        if number < N_FIRST:
-            panels.append((image, mask, f"segment {number + 1}, score {score:.2f}"))
+    panels += [
+        (image, mask, f"segment {number}") for number, mask in enumerate(first[:N_FIRST].masks, start=1)
+    ]
     plot_segments(panels).savefig("docs/segments.jpg", dpi=110)
 
 

@@ -31,8 +31,8 @@ def test_the_page_tells_overlap_classes_and_time(sample, tmp_path, capsys):
     assert "Best overlap in a pool" in capsys.readouterr().out
 
 
-def test_pictures_are_drawn_only_if_wanted(sample, tmp_path):
-    arguments = ["--data", str(sample), "--split", "train", "--quick", "--n-segments", "5", "--pictures", "0"]
+def test_segments_are_drawn_only_if_wanted(sample, tmp_path):
+    arguments = ["--data", str(sample), "--split", "train", "--quick", "--n-segments", "5", "--drawings", "0"]
     assert experiments.main(["segments", *arguments, "--out", str(tmp_path / "page")]) == 0
     assert not (tmp_path / "page" / "best.png").exists()
 

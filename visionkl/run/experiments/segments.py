@@ -57,7 +57,9 @@ class SegmentsOptions:
         The list of ImageSets/Segmentation to measure on.
     n_segments : int
         Segments a picture.
-    pictures : int
+    n_pictures : int, optional
+        Only so many pictures, spread evenly over the split; all by default.
+    drawings : int
         Draw the best segments of so many objects.
     out : Path
         Folder for the page.
@@ -69,7 +71,8 @@ class SegmentsOptions:
     year: str | None = None
     split: str = "val"
     n_segments: int = 150
-    pictures: int = 12
+    n_pictures: int | None = None
+    drawings: int = 12
     out: Path = Path("runs/bench-segments")
     quick: bool = False
 
@@ -97,11 +100,14 @@ def segments(options: SegmentsOptions, console: Console) -> dict[str, Any]:
     from visionkl.run.experiments.findings import Findings
 
     check_number("bench segments", "n_segments", options.n_segments, low=1, integer=True)
+    if options.n_pictures is not None:
+        check_number("bench segments", "n_pictures", options.n_pictures, low=1, integer=True)
     dataset = VOC(_data(options), options.year, options.split, image_set="Segmentation")
     proposals = _propose(dataset, options, console)
     findings = Findings(
         "Figure–ground segments",
-        f"Up to {options.n_segments} segments of each of {len(proposals)} pictures of {dataset.name}, from "
+        f"Up to {options.n_segments} segments of each of {len(proposals)} of {len(dataset)} pictures of "
+        f"{dataset.name}, from "
         "constrained parametric min-cuts on superpixels. The ranking was learned from other pictures.",
     )
     _measure_pool(findings, proposals, options)
@@ -130,7 +136,9 @@ def _propose(dataset: VOC, options: SegmentsOptions, console: Console) -> list[P
     proposer = FigureGround(options.n_segments, n_jobs=console.jobs)
     with console.compiling():
         proposer.transform([np.zeros((60, 80, 3), np.uint8)])
-    examples = list(dataset)[: _QUICK_PICTURES if options.quick else None]
+    n_pictures = _QUICK_PICTURES if options.quick else options.n_pictures or len(dataset)
+    places = np.unique(np.linspace(0, len(dataset) - 1, min(n_pictures, len(dataset))).astype(int))
+    examples = [dataset[int(place)] for place in places]
     proposals = []
     for example in console.track(examples, "pictures"):
         objects = read_object_masks(example, dataset.classes)
@@ -162,8 +170,8 @@ def _measure_pool(findings: Findings, proposals: list[Proposals], options: Segme
     ]
     plot = plot_curves(curves, x_label="segments a picture", y_label="overlap, or share of objects")
     findings.add_plot("pool", "The best of a pool against its size", plot)
-    if options.pictures:
-        _draw_best(findings, proposals, options.pictures)
+    if options.drawings:
+        _draw_best(findings, proposals, options.drawings)
 
 
 def _objects(proposals: list[Proposals], size: int) -> tuple[Any, Any, Any]:
