@@ -36,7 +36,7 @@ from visionkl.features.superpixels import RegionGraph, chi2_distance, crossing_c
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
-# Segments described at a time: their borders take a number each.
+# Segments described, or compared with all others, at a time.
 _BLOCK = 512
 # Borders below this probability are weak.
 _WEAK, _FIRM = 0.03, 0.12
@@ -238,7 +238,12 @@ def fit_ranking(features: FloatArray, votes: FloatArray, weight: FloatArray) -> 
 
 
 def choose_segments(
-    segments: BoolArray, area: FloatArray, scores: FloatArray, n: int, max_overlap: float
+    segments: BoolArray,
+    area: FloatArray,
+    scores: FloatArray,
+    n: int,
+    max_overlap: float,
+    n_jobs: int | None = 1,
 ) -> npt.NDArray[np.int64]:
     """Choose the segments that stand for most objects together, as far as scores tell.
 
@@ -251,6 +256,8 @@ def choose_segments(
         Most segments to choose.
     max_overlap : float
         Segments that overlap a chosen one by more are duplicates, and left out.
+    n_jobs : int, optional
+        Threads; None takes all usable cores.
 
     Returns
     -------
@@ -259,18 +266,27 @@ def choose_segments(
     """
     candidates = np.argsort(-scores, kind="stable")[:_CANDIDATES]
     chosen = np.empty(min(n, len(candidates)), np.int64)
-    likeness = segment_overlaps(segments[candidates], area)
+    likeness = segment_overlaps(segments[candidates], area, n_jobs)
     count = cover(likeness, np.ascontiguousarray(scores[candidates], np.float64), max_overlap, chosen)
     return candidates[chosen[:count]]
 
 
-def segment_overlaps(segments: BoolArray, area: FloatArray) -> npt.NDArray[np.float32]:
+def segment_overlaps(
+    segments: BoolArray, area: FloatArray, n_jobs: int | None = 1
+) -> npt.NDArray[np.float32]:
     """Measure intersection over union of all segments with each other."""
     members = segments.astype(np.float32)
     weighted = members * area.astype(np.float32)
     sizes = weighted.sum(axis=1)
-    shared = weighted @ members.T
-    return shared / np.maximum(sizes[:, None] + sizes - shared, 1)
+    overlaps = np.empty((len(members), len(members)), np.float32)
+
+    def fill(start: int) -> None:
+        rows = slice(start, start + _BLOCK)
+        shared = weighted[rows] @ members.T
+        overlaps[rows] = shared / np.maximum(sizes[rows, None] + sizes - shared, 1)
+
+    run_tasks(fill, range(0, len(members), _BLOCK), n_jobs)
+    return overlaps
 
 
 def _default_ranking() -> Ranking:

@@ -236,7 +236,7 @@ class FigureGround(TransformerMixin, BaseEstimator):
         size, graph, segments = self._pool(picture, n_jobs)
         ranking: Ranking = getattr(self, "ranking_", DEFAULT_RANKING)
         scores = ranking.score(describe_segments(graph, segments, n_jobs))
-        chosen = choose_segments(segments, graph.area, scores, self.n_segments, self.max_overlap)
+        chosen = choose_segments(segments, graph.area, scores, self.n_segments, self.max_overlap, n_jobs)
         return Segments(_enlarged(graph.labels, size), segments[chosen], scores[chosen])
 
     def _pool(
