@@ -47,6 +47,7 @@ _DEFINED_IN = {
     "PHOG": "visionkl.features.phog",
     "LBP": "visionkl.features.lbp",
     "Channels": "visionkl.features.channels",
+    "FigureGround": "visionkl.features.segments",
     # coding
     "ProductQuantizer": "visionkl.coding.pq",
     # kernels and their maps

@@ -30,6 +30,7 @@ from visionkl.features.hog import hog as hog
 from visionkl.features.lbp import LBP as LBP
 from visionkl.features.phog import PHOG as PHOG
 from visionkl.features.pyramid import feature_pyramid as feature_pyramid
+from visionkl.features.segments import FigureGround as FigureGround
 from visionkl.features.sift import DenseSIFT as DenseSIFT
 from visionkl.features.sift import dense_sift as dense_sift
 from visionkl.features.words import BagOfWords as BagOfWords

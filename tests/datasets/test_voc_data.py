@@ -12,7 +12,7 @@ from PIL import Image
 from tests.datasets.small_data import Devkit, voc_object, voc_xml, write_picture
 from visionkl.core.boxes import to_voc
 from visionkl.core.errors import DataError, UsageError
-from visionkl.datasets.voc import VOC, VOC_CLASSES
+from visionkl.datasets.voc import VOC, VOC_CLASSES, read_object_masks
 from visionkl.datasets.voc_xml import read_voc_xml
 
 
@@ -261,6 +261,48 @@ class TestMasks:
         with pytest.raises(UsageError, match="picture b: there is no mask of the kind 'class'; it has none"):
             data[1].mask()
 
+    def test_objects_have_masks_classes_and_void(self, devkit):
+        objects = np.zeros((80, 100), np.uint8)
+        objects[10:20, 5:9], objects[30:50, 40:60] = 1, 7
+        kinds = np.zeros((80, 100), np.uint8)
+        kinds[10:20, 5:9], kinds[30:50, 40:60] = 12, 1
+        kinds[10:14, 5:9] = 255  # where only the class is unknown
+        for values in (objects, kinds):
+            values[50, 40:60] = 255
+        found = read_object_masks(self.example(devkit, objects, kinds))
+        assert found.labels == ("dog", "aeroplane")
+        assert len(found) == 2
+        np.testing.assert_array_equal(found.masks, [objects == 1, objects == 7])
+        np.testing.assert_array_equal(found.void, objects == 255)
+
+    def test_a_picture_without_objects_has_no_masks(self, devkit):
+        nothing = np.zeros((80, 100), np.uint8)
+        found = read_object_masks(self.example(devkit, nothing, nothing))
+        assert found.masks.shape == (0, 80, 100)
+        assert not found.void.any()
+
+    def test_masks_that_disagree_are_named(self, devkit):
+        objects, kinds = np.ones((80, 100), np.uint8), np.zeros((80, 100), np.uint8)
+        example = self.example(devkit, objects, kinds)
+        with pytest.raises(DataError, match=r"a\.png: object number 1 has no class in the mask of classes"):
+            read_object_masks(example)
+        self.write(devkit, "SegmentationClass", np.full((80, 100), 9, np.uint8))
+        with pytest.raises(DataError, match="object number 1 has the class number 9, of 2"):
+            read_object_masks(example, ["cat", "dog"])
+        self.write(devkit, "SegmentationClass", np.zeros((8, 10), np.uint8))
+        with pytest.raises(DataError, match=r"has the shape \(80, 100\), and that of classes \(8, 10\)"):
+            read_object_masks(example)
+
+    def example(self, devkit, objects, kinds):
+        devkit.add("a", voc_object()).list("val", "a")
+        self.write(devkit, "SegmentationObject", objects)
+        self.write(devkit, "SegmentationClass", kinds)
+        return VOC(devkit.folder, split="val")[0]
+
+    def write(self, devkit, folder, values):
+        (devkit.folder / folder).mkdir(exist_ok=True)
+        Image.fromarray(values).save(devkit.folder / folder / "a.png")
+
 
 class TestImageLabels:
     def test_from_the_list(self, devkit):
@@ -339,6 +381,9 @@ class TestRealVOC:
                 assert example.annotation.labels[number - 1] == VOC_CLASSES[classes[rows[0], cols[0]] - 1]
                 inside = (cols >= x1 - 3) & (cols < x2 + 3) & (rows >= y1 - 3) & (rows < y2 + 3)
                 assert inside.mean() > 0.97
+            found = read_object_masks(example)
+            assert found.masks.sum() + found.void.sum() == np.count_nonzero(objects)
+            assert set(found.labels) <= set(example.annotation.labels)
 
     def test_raccoons(self, realdata):
         train, val = (VOC(realdata / "raccoon", split=split) for split in ("train", "val"))

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -39,6 +40,8 @@ VOC_CLASSES = (
     "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
 
+# Number of pixels that belong to nobody knows what.
+_VOID = 255
 _MASK_FOLDERS = {"class": "SegmentationClass", "object": "SegmentationObject"}
 _YEAR_FOLDER = re.compile(r"VOC(\d{4})")
 
@@ -147,6 +150,68 @@ def image_label(example: Example, label: str) -> int:
     if not len(objects):
         return -1
     return 0 if objects.difficult.all() else 1
+
+
+# -- masks ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectMasks:
+    """The objects of a picture, pixel by pixel.
+
+    Parameters
+    ----------
+    masks : ndarray of bool, shape (n, rows, cols)
+        One an object, in the order of their numbers.
+    labels : tuple of str, length n
+        Their classes.
+    void : ndarray of bool, shape (rows, cols)
+        Pixels that belong to nobody knows what: along borders, and on objects marked difficult. Scores leave
+        them out.
+    """
+
+    masks: npt.NDArray[np.bool_]
+    labels: tuple[str, ...]
+    void: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.masks)
+
+
+def read_object_masks(example: Example, classes: Sequence[str] = VOC_CLASSES) -> ObjectMasks:
+    """Read the masks of a picture's objects.
+
+    Parameters
+    ----------
+    example : Example
+        Of a data set that has masks of classes and of objects; `VOC(..., image_set="Segmentation")` lists
+        them.
+    classes : sequence of str
+        Names of the classes 1, 2, ... of the masks.
+
+    Returns
+    -------
+    ObjectMasks
+    """
+    objects, kinds = example.mask("object"), example.mask("class")
+    where = example.mask_paths["object"]
+    if objects.shape != kinds.shape:
+        raise DataError(
+            f"{where}: the mask of objects has the shape {objects.shape}, and that of classes {kinds.shape}."
+        )
+    numbers = [number for number in np.unique(objects).tolist() if number not in (0, _VOID)]
+    masks = np.zeros((len(numbers), *objects.shape), bool)
+    labels = []
+    for number, mask in zip(numbers, masks, strict=True):
+        mask[:] = objects == number
+        counts = np.bincount(kinds[mask], minlength=_VOID + 1)
+        counts[[0, _VOID]] = 0
+        kind = int(counts.argmax())
+        if not 1 <= kind <= len(classes):
+            what = "no class" if kind == 0 else f"the class number {kind}, of {len(classes)}"
+            raise DataError(f"{where}: object number {number} has {what} in the mask of classes.")
+        labels.append(classes[kind - 1])
+    return ObjectMasks(masks, tuple(labels), objects == _VOID)
 
 
 # -- where things are ----------------------------------------------------------------------------------------
