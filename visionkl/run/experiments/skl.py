@@ -222,7 +222,7 @@ def _against_components(
     ladders: dict[str, list[Score]] = {LEARNED: [], ONE: [], FIXED: []}
     for n_components in components:
         learned, fixed, exact = _contenders(steps, n_components, "auto", options, console)
-        one_sigma = Contender(ONE, partial(learned.make, learn="all"))
+        one_sigma = Contender(ONE, lambda make=learned.make: make().set_params(learn="all"))
         for one in (learned, one_sigma, fixed):
             console.note(f"{name}: {one.name}, {n_components} Fourier features ...")
             found = score(one, problem)
