@@ -128,7 +128,8 @@ class FourierBasis:
 
     def waves_and_slopes(self, phases: Matrix, slopes: Matrix) -> Matrix:
         """Do as `waves`, and write the derivatives of the features by their angles into `slopes`."""
-        loops("maps", phases).make_waves_and_slopes(phases, *self._constants(phases), slopes)
+        offsets, scale, coefficients = self._constants(phases)
+        loops("maps", phases).make_waves_and_slopes(phases, offsets, scale, coefficients, slopes)
         return phases
 
     def pull_back(self, inputs: Matrix, slopes: Matrix) -> Vector:

@@ -69,7 +69,7 @@ class ColourHistogram:
         whole = np.concatenate(parts)
         return (whole / whole.sum()).astype(np.float32)
 
-    def _count(self, colours: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    def _count(self, colours: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         limits = [0, 180, 0, 256, 0, 256]  # OpenCV's hues are half degrees
         counts = cv2.calcHist([colours], [0, 1, 2], None, list(self.bins), limits)
         return counts.ravel().astype(np.float64)

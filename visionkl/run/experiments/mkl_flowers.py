@@ -111,7 +111,7 @@ def _chosen(model: Callable[[float], Any], settings: Sequence[float], problem: P
     if not isinstance(problem.X, list):
         less, more = less[0], more[0]
     trial = Problem(less, problem.y[:n], more, problem.y[n:])
-    accuracies = [score(Contender("", partial(model, one)), trial).accuracy for one in settings]
+    accuracies = [score(Contender("", partial(model, one)), trial).accuracy or 0.0 for one in settings]
     best = settings[int(np.argmax(accuracies))]
     return score(Contender("", partial(model, best)), problem)
 

@@ -174,6 +174,10 @@ def _contenders(
     ]
 
 
+def _with_one_sigma(learned: Contender) -> Any:
+    return learned.make().set_params(learn="all")
+
+
 def _report_growth(
     findings: Findings, ladders: dict[str, list[Score]], n_components: int, memory: int | None
 ) -> None:
@@ -222,7 +226,7 @@ def _against_components(
     ladders: dict[str, list[Score]] = {LEARNED: [], ONE: [], FIXED: []}
     for n_components in components:
         learned, fixed, exact = _contenders(steps, n_components, "auto", options, console)
-        one_sigma = Contender(ONE, partial(learned.make, learn="all"))
+        one_sigma = Contender(ONE, partial(_with_one_sigma, learned))
         for one in (learned, one_sigma, fixed):
             console.note(f"{name}: {one.name}, {n_components} Fourier features ...")
             found = score(one, problem)
