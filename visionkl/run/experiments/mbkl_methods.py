@@ -104,7 +104,7 @@ def methods_for(task: Task) -> list[Method]:
         Method("MBKL, θ = 1, selected bits", "control", "", _with(stumps, "selected"), {}),
         Method("l1 SVM on bits", "control", "degrades", _with(stumps, "l1").set_params(**_L1), {}),
     ]
-    linear = LinearSVC(max_iter=20_000, intercept_scaling=1.0 if task.histograms else 10.0)
+    linear = LinearSVC(max_iter=2000, intercept_scaling=1.0 if task.histograms else 10.0)
     costs = [10.0**power for power in ((1, 2, 3, 4) if task.histograms else (-2, -1, 0, 1))]
     gammas = [sigma**2 / 2 * factor for factor in (0.25, 1.0, 4.0)]
     hand_picked = [
