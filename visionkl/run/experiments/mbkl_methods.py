@@ -105,9 +105,9 @@ def methods_for(task: Task) -> list[Method]:
         Method("l1 SVM on bits", "control", "degrades", _with(stumps, "l1").set_params(**_L1), {}),
     ]
     if task.histograms:  # short vectors want a large C, and descent then takes its time
-        linear, costs = LinearSVC(max_iter=1000), (10.0, 100.0, 1000.0)
+        linear, costs = LinearSVC(max_iter=1000), [10.0, 100.0, 1000.0]
     else:
-        linear, costs = LinearSVC(max_iter=20_000, intercept_scaling=10.0), (0.01, 0.1, 1.0, 10.0)
+        linear, costs = LinearSVC(max_iter=20_000, intercept_scaling=10.0), [0.01, 0.1, 1.0, 10.0]
     gammas = [sigma**2 / 2 * factor for factor in (0.25, 1.0, 4.0)]
     hand_picked = [
         Method("linear SVM", "kernel", "", make_pipeline(scale(), linear), {"linearsvc__C": costs}),
