@@ -86,7 +86,7 @@ def _uci(name: str, data: Path, repeats: int, quick: bool) -> Task:
     folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=repeats, random_state=0)
     splits = list(folds.split(X, y))[: 2 if quick else None]
     title = f"{name.capitalize()}: {X.shape[0]} × {X.shape[1]}, {repeats} × 5 folds"
-    return Task(title, X, y, splits, False, 200 if quick else 20_000, 5, 10_000)
+    return Task(title, X, y, splits, False, 200 if quick else 5000, 5, 10_000)
 
 
 def _usps(path: Path, quick: bool) -> Task:
