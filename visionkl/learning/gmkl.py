@@ -22,6 +22,7 @@ Time grows with n³ and memory with r n², so this is for up to some thousand sa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,10 +169,8 @@ class GMKL(ChannelEstimator):
             self.kernels_ = [make_kernel(owner, name, part) for name, part in zip(names, parts, strict=True)]
             self.rows_ = parts
             matrices = [k(part, n_jobs=self.n_jobs) for k, part in zip(self.kernels_, parts, strict=True)]
-        settings = {"tol": self.tol, "max_iter": self.max_iter}
-        found = run_tasks(
-            lambda target: learn_weights(matrices, target, self.C, **settings), list(targets.T), self.n_jobs
-        )
+        learn = partial(learn_weights, matrices, C=self.C, tol=self.tol, max_iter=self.max_iter)
+        found = run_tasks(learn, list(targets.T), self.n_jobs)
         weights = np.stack([d for d, *_ in found])
         self.kernel_weights_ = weights[0] if len(found) == 1 else weights
         self.dual_coef_ = np.stack([alpha for _, alpha, *_ in found])
