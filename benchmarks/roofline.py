@@ -122,6 +122,7 @@ def picture_work(cols: int = 500, rows: int = 375) -> list[Work]:
 def rows_work(n: int = 100_000, d: int = 3000) -> list[Work]:
     """Count what is done to many rows."""
     d_in, n_blocks, n_words, lanes, others = 128, d // 8, 256, 16, 1000
+    n_stumps = 20_000
     numbers = n * d
     return [
         Work("Fourier map: product (128 inputs)", 4 * (n * d_in + numbers), single=2 * d_in * numbers),
@@ -146,6 +147,18 @@ def rows_work(n: int = 100_000, d: int = 3000) -> list[Work]:
         Work("multiply_decoded_u8", n * n_blocks, 4 * numbers, 2 * numbers),
         Work(
             "nearest_words (blocks of 8)", 12 * numbers, single=3 * n_words * numbers, launches=4 * n_blocks
+        ),
+        Work(
+            "stumps_f32 (20 000)",
+            4 * numbers + n * n_stumps / 8,
+            cache=12 * n * n_stumps,
+            single=4 * n * n_stumps,
+        ),
+        Work(
+            f"agreements_f32 (20 000 bits, {others} rows)",
+            (n + others) * n_stumps / 8 + 4 * n * others,
+            cache=2 * n * others * n_stumps / 8,
+            single=4 * n * others * n_stumps / 64,
         ),
         Work("posteriors_f32 (256 Gaussians)", 3 * 8 * n * 256, single=30 * n * 256),
         Work("add_relevant (product, 256 × 161)", 4 * n * (256 + 161), single=2 * n * 256 * 161),

@@ -11,6 +11,13 @@ SHARED = [name for name in MODULES if importlib.util.find_spec(f"visionkl.backen
 
 #: What has no counterpart on the GPU, and why.
 ONLY_ON_THE_CPU = {
+    "bits.fill_columns": "threads read rows as they are",
+    "bits.rank_features": "bits are made by comparisons alone",
+    "bits.score_stumps": "machines score on the CPU",
+    "bits.score_stumps_in_lines": "machines score on the CPU",
+    "bits.weigh_agreements": "machines learn on the CPU",
+    "bits.count_ones": "machines learn on the CPU",
+    "bits.pack_responses": "machines learn on the CPU",
     "filters.FourierFilters": "matrix products do it all",
     "maps.pack_neighbours": "sparse matrices are made on the CPU",
     "maps.pursue": "a few numbers, one after the other",

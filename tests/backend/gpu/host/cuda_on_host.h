@@ -116,6 +116,10 @@ T max(T a, T b) {
     return a < b ? b : a;
 }
 
+inline int __popcll(unsigned long long bits) {
+    return __builtin_popcountll(bits);
+}
+
 inline float __int_as_float(int bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
