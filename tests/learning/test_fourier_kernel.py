@@ -207,16 +207,6 @@ def test_the_criterion_never_rises(criterion, learn, estimator):
     assert told == list(enumerate(path))[1:]
 
 
-def test_many_samples_are_searched_in_part_first(monkeypatch):
-    X, y = waves_in_noise(500)
-    settings = {"n_components": 60, "n_folds": 1, "tol": 1e-6}
-    plain = FourierKernelRegressor(**settings).fit(X, y)
-    monkeypatch.setattr("visionkl.learning.widths._FEW_SAMPLES", 150)
-    staged = FourierKernelRegressor(**settings).fit(X, y)
-    assert staged.criterion_path_[0] < 0.9 * plain.criterion_path_[0]  # it begins where the first part ended
-    assert staged.criterion_path_[-1] < 1.1 * plain.criterion_path_[-1]
-
-
 def test_a_given_part_judges_sigma():
     X, y = waves_in_noise(300)
     settings = {"n_components": 50, "sigma": 0.5, "regularisation": 0.1, "learn": "all", "max_iter": 3}

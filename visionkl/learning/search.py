@@ -12,7 +12,7 @@ SciPy's L-BFGS-B, with each σ in units of its start and bounded below by 0:
 
 The search **starts** where generalised cross-validation on some of the rows, with the exact kernel, is least:
 over some factors of the kernel's own default σ, and over powers of ten of λ. That takes a second or so and
-saves many steps. With very many samples, the search itself is first run on some of them, and ends on all.
+saves many steps.
 """
 
 from __future__ import annotations
@@ -97,18 +97,12 @@ class Search:
         return self.penalty * float(sigma @ sigma), 2 * self.penalty * sigma
 
     def run(
-        self,
-        criterion: Criterion,
-        sigma: Vector,
-        groups: npt.NDArray[np.intp],
-        strength: float,
-        unit: Vector | None = None,
+        self, criterion: Criterion, sigma: Vector, groups: npt.NDArray[np.intp], strength: float
     ) -> Found:
-        """Go down from σ of each group of features, and from λ; `unit` is the start of a search before."""
+        """Go down from σ of each group of features, and from λ."""
         path: list[float] = []
-        unit = sigma if unit is None else unit
-        positive = unit[unit > 0]
-        unit = np.where(unit > 0, unit, positive.mean() if len(positive) else 1.0)
+        positive = sigma[sigma > 0]
+        unit = np.where(sigma > 0, sigma, positive.mean() if len(positive) else 1.0)
         largest = 1.0  # of values: L-BFGS-B stops at slopes that are small as such
 
         def evaluate(x: Vector) -> tuple[float, Vector]:

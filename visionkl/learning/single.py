@@ -217,8 +217,7 @@ class FourierKernelRegressor(Values, _FourierKernel):
     frequencies : {"iid", "orthogonal", "quasi"}
         As in `FourierMap`.
     max_iter : int
-        Steps of the search; 0 leaves σ where it starts. With more than 40 000 samples, there is a search on
-        some 20 000 of them before, of as many steps.
+        Steps of the search; 0 leaves σ where it starts.
     tol : float
         The search ends when a step gains less than this share of the criterion at the start.
     callback : callable, optional

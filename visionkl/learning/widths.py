@@ -28,8 +28,7 @@ from visionkl.solvers.metrics import check_positive
 
 Vector = npt.NDArray[np.float64]
 
-#: Up to so many samples, one held-out part of them is too few to judge many σ's by; of more than twice as
-#: many, so many are enough to come near the best σ's.
+#: Up to so many samples, one held-out part of them is too few to judge many σ's by.
 _FEW_SAMPLES = 20_000
 
 # What scikit-learn's check of data is told.
@@ -107,12 +106,7 @@ class WidthLearner(BaseEstimator):
         if search.learn_strength and not self._goes_on(sigma):
             strength = max(strength, search.least_strength)
             strength = self._best_strength(parts, in_turn, sigma[groups], strength)
-        unit = sigma
-        if len(rows) > 2 * _FEW_SAMPLES and not self._goes_on(sigma):
-            fewer = [_thinned(part, len(rows) // _FEW_SAMPLES) for part in parts]
-            near = search.run(self._criterion(fewer, in_turn), sigma, groups, strength)
-            sigma, strength = near.sigma, near.strength
-        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength, unit)
+        found = search.run(self._criterion(parts, in_turn), sigma, groups, strength)
         mean = wanted.mean(axis=0, dtype=np.float64)
         parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
         self.sigma_, self.regularisation_ = found.sigma, found.strength
@@ -334,10 +328,6 @@ def _folds(strata: npt.NDArray[np.intp], n_folds: int, seed: int) -> list[npt.ND
     shuffled = stream(seed, "held-out samples").permutation(len(strata))
     ordered = shuffled[np.argsort(strata[shuffled], kind="stable")]
     return [np.sort(ordered[first::n_folds]) for first in range(n_folds)]
-
-
-def _thinned(part: Part, every: int) -> Part:
-    return Part(np.ascontiguousarray(part.inputs[::every]), np.ascontiguousarray(part.targets[::every]))
 
 
 def _centred(inputs: Matrix, targets: Matrix, mean: Matrix) -> Part:
