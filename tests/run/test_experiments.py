@@ -37,6 +37,16 @@ def test_findings_become_a_page_with_its_figures(tmp_path):
     assert findings.save(tmp_path / "x").name == "x-2"
 
 
+def test_pages_do_not_tell_where_things_lie(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "sys.argv", ["bench.py", "x", "--data", "/home/me/data", "--seed", "3", "--out", "/home/me"]
+    )
+    folder = Findings("Time", "We measured.").save(tmp_path / "x")
+    page = (folder / "results.md").read_text(encoding="utf-8")
+    assert "python tools/bench.py x --data DATA --seed 3`" in page
+    assert "/home/me" not in page + (folder / "results.json").read_text(encoding="utf-8")
+
+
 def test_missing_data_are_named(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("VISIONKL_TEST_DATA", raising=False)
     assert experiments.main(["fisher"]) == 2

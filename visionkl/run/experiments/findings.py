@@ -93,7 +93,7 @@ class Findings:
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder, and return it; a number is appended if the name is taken."""
         folder = fresh_folder(folder)
-        facts = environment()
+        facts = environment() | {"command": _command()}
         for name, (_, figure) in self.plots.items():
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=110)
@@ -111,10 +111,9 @@ class Findings:
         return {"title": self.title, "tables": tables}
 
     def _page(self, facts: dict[str, Any]) -> str:
-        command = shlex.join(["python", "tools/bench.py", *sys.argv[1:]])
         versions = ", ".join(f"{name} {version}" for name, version in facts["libraries"].items() if version)
         made = (
-            f"Made by `{command}` on {time.strftime('%Y-%m-%d')} with visionkl {facts['visionkl']},"
+            f"Made by `{facts['command']}` on {time.strftime('%Y-%m-%d')} with visionkl {facts['visionkl']},"
             f" Python {facts['python']}, {versions}; {facts['cores']} cores."
         )
         parts = [f"# {self.title}", "", self.about, "", made, ""]
@@ -137,6 +136,16 @@ def data_folder(given: Path | None, *needed: str) -> Path:
         if not (folder / name).exists():
             raise DataError(f"{folder}: there is no {name} in it, which this experiment needs.")
     return folder
+
+
+def _command() -> str:
+    """Return the command line, without where data lie on this machine and where the page goes."""
+    arguments = sys.argv[1:]
+    for name, shown in (("--data", ["--data", "DATA"]), ("--out", []), ("--cache", [])):
+        if name in arguments[:-1]:
+            place = arguments.index(name)
+            arguments[place : place + 2] = shown
+    return shlex.join(["python", "tools/bench.py", *arguments])
 
 
 def _row(cells: Sequence[str]) -> str:
