@@ -328,7 +328,7 @@ def test_bad_input(smooth):
             TwinGaussianProcess(**{parameter: value}).fit(X, Y)
     with pytest.raises(UsageError, match="σ above 0"):
         TwinGaussianProcess(output_kernel=Gaussian(0.0)).fit(X, Y)
-    with pytest.raises(DataError, match="set 'n_neighbors'"):
+    with pytest.raises(DataError, match="take 'n_neighbors'"):
         TwinGaussianProcess(max_memory=1000).fit(X, Y)
     with pytest.raises(ValueError, match="NaN"):
         TwinGaussianProcess().fit(np.where(X > 0.9, np.nan, X), Y)

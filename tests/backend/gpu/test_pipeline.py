@@ -159,7 +159,7 @@ def test_the_doctors_self_tests_are_passed(gpu, name):
 def test_types_that_no_kernel_takes_are_named(gpu):
     phases = gpu.put(np.zeros((2, 3), np.float16))
     with pytest.raises(DataError, match=r"waves \(GPU\): arrays of float16 .* give float32 or float64"):
-        maps.make_waves(phases, phases, 1.0, ())
+        maps.make_waves(phases, 0, 3, phases, 1.0, ())
 
 
 def test_arrays_decide(gpu):
