@@ -17,7 +17,7 @@ from visionkl.detection import detector
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FOLDERS = (".", "benchmarks", "datasets", "models")
+FOLDERS = (".", "benchmarks", "datasets", "docs", "models")
 PAGES = sorted(page for folder in FOLDERS for page in (ROOT / folder).glob("*.md"))
 
 
