@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
 
 import visionkl as vkl
 from visionkl.coding.codebooks import Codebooks
@@ -173,3 +174,23 @@ def test_bad_codes(coded):
     others = CodeArray(plain, Codebooks(codes.books.words * 2, 64))
     with pytest.raises(DataError, match="other codebooks"):
         model.predict(others)
+
+
+def test_codes_in_the_metric_of_an_additive_kernel():
+    """Histograms are mapped so that inner products are the χ² kernel, and then coded."""
+    random = np.random.default_rng(5)
+    y = np.arange(400) % 2
+    shapes = np.where(y[:, None] == 1, np.linspace(0.3, 2, 16), np.linspace(2, 0.3, 16))
+    X = random.gamma(shapes).astype(np.float32)
+    X /= X.sum(axis=1, keepdims=True)
+    train, test = slice(0, 300), slice(300, None)
+    mapped = make_pipeline(vkl.HomogeneousMap("chi2"), vkl.ProductQuantizer(64, block_size=4))
+    codes = mapped.fit_transform(X[train])
+    decoded = codes.books.decode(codes)
+    exact = vkl.kernel_matrix(X[train], kernel="chi2")
+    assert np.abs(decoded @ decoded.T - exact).mean() < 0.05 * exact.mean()
+    ours = make_pipeline(mapped, BundleSVC(C=10)).fit(X[train], y[train])
+    theirs = SVC(C=10, kernel="precomputed").fit(exact, y[train])
+    expected = theirs.score(vkl.kernel_matrix(X[test], X[train], kernel="chi2"), y[test])
+    assert expected > 0.9
+    assert ours.score(X[test], y[test]) >= expected - 0.05
