@@ -100,6 +100,6 @@ def test_binary_maps_are_compared_with_baselines(tmp_path, capsys):
 def test_binary_maps_want_data(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("VISIONKL_TEST_DATA", raising=False)
     assert experiments.main(["mbkl"]) == 2
-    assert "name a folder that holds uci/sonar.csv" in capsys.readouterr().err
-    assert experiments.main(["mbkl", "--data", str(tmp_path), "--sets", "usps"]) == 2
-    assert "usps.npz is not there" in capsys.readouterr().err
+    assert "name the folder that holds uci/sonar.csv" in capsys.readouterr().err
+    assert experiments.main(["mbkl", "--data", str(tmp_path), "--sets", "usps"]) == 3
+    assert "there is no usps.npz in it" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def test_in_small_with_real_data(name, table, tmp_path, realdata):
 def test_bad_options_get_a_sentence(name, tmp_path, capsys):
     assert experiments.main([name, "--sizes", "10", "--out", str(tmp_path / "a")]) == 2
     assert "--sizes" in capsys.readouterr().err
-    assert experiments.main([name, "--data", str(tmp_path), "--out", str(tmp_path / "a")]) == 2
+    assert experiments.main([name, "--data", str(tmp_path), "--out", str(tmp_path / "a")]) == 3
     assert "there is no" in capsys.readouterr().err
 
 

@@ -41,8 +41,8 @@ def test_all_problems_end_in_a_page(digits, tmp_path, capsys):
 
 def test_bad_options(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("VISIONKL_TEST_DATA", raising=False)
-    assert experiments.main(["twin", "--quick", "--out", str(tmp_path / "x")]) == 3
-    assert "--problems s-shape pose" in capsys.readouterr().err
+    assert experiments.main(["twin", "--quick", "--problems", "usps", "--out", str(tmp_path / "x")]) == 2
+    assert "name the folder that holds usps.npz" in capsys.readouterr().err
     assert experiments.main(["twin", "--problems", "cats"]) == 2
     assert "there is no 'cats'" in capsys.readouterr().err
     assert experiments.main(["twin", "--seeds", "0"]) == 2

@@ -123,19 +123,29 @@ class Findings:
         return "\n".join(parts)
 
 
+def named_folder(given: Path | None) -> Path | None:
+    """Return the folder of real data: that given, or that of the environment, or None."""
+    named = os.environ.get(DATA_VARIABLE)
+    return given or (Path(named) if named else None)
+
+
 def data_folder(given: Path | None, *needed: str) -> Path:
     """Return the folder of the data sets that an experiment needs, or say which is missing."""
-    named = os.environ.get(DATA_VARIABLE)
-    if given is None and not named:
+    folder = named_folder(given)
+    if folder is None:
         raise UsageError(
             f"this experiment needs real data: name the folder that holds {listing(needed)} with --data, or "
             f"in {DATA_VARIABLE}."
         )
-    folder = given or Path(str(named))
     for name in needed:
         if not (folder / name).exists():
             raise DataError(f"{folder}: there is no {name} in it, which this experiment needs.")
     return folder
+
+
+def data_if_named(given: Path | None, name: str) -> Path | None:
+    """Return a data set that an experiment can do without; None if no folder of data is named."""
+    return None if named_folder(given) is None else data_folder(given, name) / name
 
 
 def _command() -> str:

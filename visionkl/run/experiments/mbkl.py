@@ -72,15 +72,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare(options: MbklOptions, console: Console) -> dict[str, Any]:
     """Run the experiment; the document that it returns is that of `--json`."""
-    from visionkl.run.experiments.findings import Findings
-    from visionkl.run.experiments.mbkl_data import find_data, load_task
+    from visionkl.run.experiments.findings import Findings, data_folder
+    from visionkl.run.experiments.mbkl_data import FILES, load_task
 
     for name, value in (("repeats", options.repeats), ("splits", options.splits)):
         if value < 1:
             raise UsageError(f"--{name} must be 1 or more, not {value}.")
-    data = find_data(options.data)
+    names: list[str] = list(options.sets or FILES)
+    data = data_folder(options.data, *(FILES[name] for name in names))
     findings = Findings("Random binary mappings (MBKL)", _ABOUT)
-    for name in options.sets or ["sonar", "liver", "flowers17", "usps"]:
+    for name in names:
         task = load_task(
             name,
             data,

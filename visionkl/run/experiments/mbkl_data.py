@@ -7,7 +7,6 @@ read from there another time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedShuffleSplit
 
-from visionkl.core.errors import UsageError
 from visionkl.core.files import writable_folder
 from visionkl.run.console import Console
 
-DATA_VARIABLE = "VISIONKL_TEST_DATA"
+#: What of the folder of real data each set is.
+FILES = {"sonar": "uci/sonar.csv", "liver": "uci/liver.csv", "flowers17": "flowers17", "usps": "usps.npz"}
 
 Matrix = npt.NDArray[Any]
 
@@ -60,17 +59,6 @@ class Task:
     n_tuning: int
 
 
-def find_data(given: Path | None) -> Path:
-    """Return the folder of real data, or complain."""
-    folder = given or (Path(os.environ[DATA_VARIABLE]) if os.environ.get(DATA_VARIABLE) else None)
-    if folder is None or not folder.is_dir():
-        raise UsageError(
-            f"--data: {folder or 'none was given'}: name a folder that holds uci/sonar.csv, uci/liver.csv, "
-            f"usps.npz and flowers17/, here or in {DATA_VARIABLE}."
-        )
-    return folder
-
-
 def load_task(
     name: str, data: Path, *, repeats: int, n_splits: int, quick: bool, cache: Path, console: Console
 ) -> Task:
@@ -81,7 +69,7 @@ def load_task(
 
 
 def _uci(name: str, data: Path, repeats: int, quick: bool) -> Task:
-    table = np.genfromtxt(_existing(data / "uci" / f"{name}.csv"), delimiter=",", dtype=str, skip_header=1)
+    table = np.genfromtxt(data / "uci" / f"{name}.csv", delimiter=",", dtype=str, skip_header=1)
     X, y = table[:, :-1].astype(np.float64), table[:, -1]
     folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=repeats, random_state=0)
     splits = list(folds.split(X, y))[: 2 if quick else None]
@@ -90,7 +78,7 @@ def _uci(name: str, data: Path, repeats: int, quick: bool) -> Task:
 
 
 def _usps(path: Path, quick: bool) -> Task:
-    with np.load(_existing(path)) as file:
+    with np.load(path) as file:
         parts = [file[name] for name in ("x_train", "x_test", "y_train", "y_test")]
     X = np.concatenate(parts[:2]).astype(np.float32) / 1000
     y, n_train = np.concatenate(parts[2:]).ravel(), len(parts[0])
@@ -104,7 +92,7 @@ def _usps(path: Path, quick: bool) -> Task:
 def _flowers(folder: Path, n_splits: int, quick: bool, cache: Path, console: Console) -> Task:
     from visionkl.datasets.folder import ImageFolder
 
-    dataset = ImageFolder(_existing(folder))
+    dataset = ImageFolder(folder)
     examples = list(dataset)
     if quick:
         examples = [example for example in examples if example.label in dataset.classes[:3]][::6]
@@ -162,11 +150,3 @@ def _kept(path: Path, make: Callable[[], Matrix]) -> Matrix:
     writable_folder(path.parent)
     np.save(path, array)
     return array
-
-
-def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise UsageError(
-            f"--data: {path} is not there; leave that set out of --sets, or name another folder."
-        )
-    return path

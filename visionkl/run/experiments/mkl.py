@@ -21,7 +21,7 @@ from visionkl.core.rng import stream
 from visionkl.learning.gmkl import GMKLClassifier
 from visionkl.learning.multiple import FourierMKLClassifier
 from visionkl.run.console import Console, run_command
-from visionkl.run.experiments.findings import Cell, Findings, Table
+from visionkl.run.experiments.findings import Cell, Findings, Table, data_if_named
 from visionkl.run.experiments.mkl_flowers import learn_flowers
 from visionkl.run.experiments.scaling import (
     Contender,
@@ -30,9 +30,7 @@ from visionkl.run.experiments.scaling import (
     accuracy_plot,
     check_sizes,
     climb,
-    data_folder,
     percent,
-    real_data,
     scaling_table,
     slopes_of,
     time_plot,
@@ -93,7 +91,7 @@ def mkl(options: MKLOptions, console: Console) -> dict[str, Any]:
     sizes = check_sizes([200, 400] if options.quick else options.sizes)
     components = sorted([10, 20] if options.quick else options.components)
     n_features = 20 if options.quick else options.features
-    folder = real_data(data_folder(options.data), "flowers17")
+    folder = data_if_named(options.data, "flowers17")
     findings = Findings(
         "Multiple kernel learning: time and accuracy",
         "RFF-MKL is the group lasso on random Fourier features of all channels; GMKL learns the weights of "

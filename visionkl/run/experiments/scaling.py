@@ -8,12 +8,10 @@ table says so, and the curves end there.
 from __future__ import annotations
 
 import gc
-import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,21 +173,6 @@ def _points(scores: Sequence[Score], what: str) -> tuple[list[float], list[float
 def percent(share: float) -> float:
     """Return hundred times a share, to two digits behind the point."""
     return round(100 * share, 2)
-
-
-def data_folder(given: Path | None) -> Path | None:
-    """Return the folder of real data: that given, or that of the environment, or None."""
-    named = os.environ.get("VISIONKL_TEST_DATA", "")
-    return given or (Path(named) if named else None)
-
-
-def real_data(folder: Path | None, name: str) -> Path | None:
-    """Return the file or folder `name` of the real data, or None if no folder of such data is given."""
-    if folder is None:
-        return None
-    if not (folder / name).exists():
-        raise UsageError(f"--data {folder}: there is no {name}; give the folder that holds it.")
-    return folder / name
 
 
 def check_sizes(sizes: Sequence[int]) -> list[int]:

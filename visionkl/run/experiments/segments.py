@@ -15,7 +15,6 @@ learned kernels. It takes up `Proposals`, which this part makes.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -120,10 +119,12 @@ def segments(options: SegmentsOptions, console: Console) -> dict[str, Any]:
 def _data(options: SegmentsOptions) -> Path:
     if options.data is not None:
         return options.data
-    folder = os.environ.get("VISIONKL_TEST_DATA")
-    if not folder:
+    from visionkl.run.experiments.findings import named_folder
+
+    folder = named_folder(None)
+    if folder is None:
         raise UsageError("bench segments: --data is needed: a VOCdevkit folder with segmentation masks.")
-    return Path(folder) / "voc2012_subset"
+    return folder / "voc2012_subset"
 
 
 def _propose(dataset: VOC, options: SegmentsOptions, console: Console) -> list[Proposals]:

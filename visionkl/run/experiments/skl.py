@@ -21,7 +21,7 @@ from visionkl.core.rng import stream
 from visionkl.learning.exact import KernelRidgeGDClassifier
 from visionkl.learning.single import FourierKernelClassifier
 from visionkl.run.console import Console, run_command
-from visionkl.run.experiments.findings import Cell, Findings, Table
+from visionkl.run.experiments.findings import Cell, Findings, Table, data_if_named
 from visionkl.run.experiments.scaling import (
     Contender,
     Problem,
@@ -29,9 +29,7 @@ from visionkl.run.experiments.scaling import (
     accuracy_plot,
     check_sizes,
     climb,
-    data_folder,
     percent,
-    real_data,
     scaling_table,
     score,
     slopes_of,
@@ -101,8 +99,7 @@ def skl(options: SKLOptions, console: Console) -> dict[str, Any]:
     sizes = check_sizes([200, 400] if options.quick else options.sizes)
     components = sorted([20, 50] if options.quick else options.components)
     steps = 3 if options.quick else options.steps
-    folder = data_folder(options.data)
-    digits = real_data(folder, "usps.npz")
+    digits = data_if_named(options.data, "usps.npz")
     findings = Findings(
         "Single kernel learning: time and accuracy",
         "RFF-SKL learns the σ of every feature by the gradient of the error on held-out samples, with random "

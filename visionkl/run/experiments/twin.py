@@ -8,13 +8,12 @@ those that are best without polynomials, and with them, each chosen on draws tha
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visionkl.core.errors import DataError, UsageError
+from visionkl.core.errors import UsageError
 from visionkl.run.console import Console, run_command
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def compare(options: TwinOptions, console: Console) -> dict[str, Any]:
     if options.seeds < 1:
         raise UsageError(f"--seeds must be an integer above 0, not {options.seeds}.")
     set_threads(console.jobs)
-    problems = _problems(options)
+    problems = _problems(options, console)
     n_seeds = min(options.seeds, 2) if options.quick else options.seeds
     findings = Findings("Twin kernel learning and twin Gaussian processes", ABOUT)
     outcomes = []
@@ -96,10 +95,14 @@ def compare(options: TwinOptions, console: Console) -> dict[str, Any]:
     return {**findings.document(), "folder": str(folder)}
 
 
-def _problems(options: TwinOptions) -> list[Problem]:
+def _problems(options: TwinOptions, console: Console) -> list[Problem]:
     from visionkl.run.experiments import twin_problems as those
+    from visionkl.run.experiments.findings import data_folder, named_folder
 
     names = options.problems or list(PROBLEMS)
+    if options.problems is None and named_folder(options.data) is None:
+        console.note("USPS digits are left out: --data, or VISIONKL_TEST_DATA, names the folder of usps.npz.")
+        names.remove("usps")
     for name in names:
         if name not in PROBLEMS:
             raise UsageError(f"--problems: there is no {name!r}; there are {', '.join(PROBLEMS)}.")
@@ -107,13 +110,8 @@ def _problems(options: TwinOptions) -> list[Problem]:
     found: list[Problem] = []
     for name in names:
         if name == "usps":
-            given = options.data or os.environ.get("VISIONKL_TEST_DATA")
-            if given is None:
-                raise DataError(
-                    "the USPS digits are needed: give --data FOLDER that holds usps.npz (arrays x_train, "
-                    "x_test with values 0..1000), or leave them out with --problems s-shape pose."
-                )
-            found.append(those.Digits(Path(given) / "usps.npz", *(sizes or (1000, 300))))
+            folder = data_folder(options.data, "usps.npz")
+            found.append(those.Digits(folder / "usps.npz", *(sizes or (1000, 300))))
         elif name == "s-shape":
             found.append(those.SShape(*(sizes or (250, 500))))
         else:
