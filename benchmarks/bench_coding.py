@@ -163,13 +163,32 @@ def encoding(setting: Setting) -> Iterator[Contestant]:
     yield Contestant("sgemm of all products", "limit", matrix_product(len(cells) * 32 * N_CODEWORDS, threads))
 
 
-@row("learn-codes", "learning 64 blocks of 8 features, 256 codewords, 5000 rows", threads=(1, 2), rounds=3)
-def learning(setting: Setting) -> Iterator[Contestant]:
-    n_blocks, size, threads = 64, 8, setting.threads
+N_BLOCKS, SIZE = 512, 8
+
+
+def long_rows() -> npt.NDArray[np.float32]:
+    """Make rows of many blocks: half of the variance is noise, half is common to all features."""
     random = stream(0, "rows")
-    # Half of the variance is noise, half is common to all features.
-    common = random.normal(size=(5000, size)) @ random.normal(0, size**-0.5, (size, n_blocks * size))
-    rows = (common + random.normal(size=common.shape)).astype(np.float32)
+    common = random.normal(size=(5000, SIZE)) @ random.normal(0, SIZE**-0.5, (SIZE, N_BLOCKS * SIZE))
+    return (common + random.normal(size=common.shape)).astype(np.float32)
+
+
+@row("encode-rows", "codes of 5000 rows, 512 blocks of 8 features, 256 codewords", threads=(1, 2), rounds=5)
+def encoding_rows(setting: Setting) -> Iterator[Contestant]:
+    rows, threads = long_rows(), setting.threads
+    words = rows[:N_CODEWORDS].reshape(N_CODEWORDS, N_BLOCKS, SIZE).transpose(1, 0, 2)
+    books = Codebooks(np.ascontiguousarray(words))
+    yield Contestant("visionkl", "ours", lambda: _discard(books.encode(rows, n_jobs=threads)))
+    yield setting.peers.contestant(
+        "faiss", "faiss_encode", {"cells": rows, "words": books.words}, threads=threads
+    )
+    yield Contestant("sgemm of all products", "limit", matrix_product(rows.size * N_CODEWORDS, threads))
+
+
+@row("learn-codes", "learning 512 blocks of 8 features, 256 codewords, 5000 rows", threads=(2,), rounds=2)
+def learning(setting: Setting) -> Iterator[Contestant]:
+    n_blocks, size, threads = N_BLOCKS, SIZE, setting.threads
+    rows = long_rows()
     quantizer = ProductQuantizer(256, block_size=size, n_jobs=threads)
     ours = _squared_error(quantizer.fit(rows).books_, rows)
     path = setting.peers.file("words.npy")

@@ -130,6 +130,29 @@ def vlfeat_fisher(
     return seconds
 
 
+def vlfeat_sdca(vectors: np.ndarray, y: np.ndarray, regularisation: float, gap: float, save: str) -> float:
+    """Learn a support vector machine with VLFeat's dual coordinate ascent, and save weights and bias."""
+    library = _vlfeat()
+    n, dim = vectors.shape
+    single, ascent = 1, 2
+    learned = []
+
+    def learn() -> None:
+        dataset = library.vl_svmdataset_new(single, vectors.ctypes.data, dim, n)
+        machine = library.vl_svm_new_with_dataset(ascent, dataset, y.ctypes.data, regularisation)
+        library.vl_svm_set_epsilon(machine, gap)
+        library.vl_svm_set_bias_multiplier(machine, 1.0)
+        library.vl_svm_train(machine)
+        model = np.ctypeslib.as_array(library.vl_svm_get_model(machine), (dim,))
+        learned.append(np.append(model, library.vl_svm_get_bias(machine)))
+        library.vl_svm_delete(machine)
+        library.vl_svmdataset_delete(dataset)
+
+    seconds = _seconds(learn)
+    np.save(save, learned[0])
+    return seconds
+
+
 def skimage_fisher(
     rows: np.ndarray, weights: np.ndarray, means: np.ndarray, variances: np.ndarray, save: str
 ) -> float:
@@ -223,6 +246,22 @@ def _vlfeat() -> ctypes.CDLL:
     library.vl_fisher_encode.argtypes = [
         pointer, ctypes.c_uint32, pointer, size, size, pointer, pointer, pointer, size, ctypes.c_int,
     ]  # fmt: skip
+    library.vl_svmdataset_new.argtypes = [ctypes.c_uint32, pointer, size, size]
+    library.vl_svmdataset_new.restype = pointer
+    library.vl_svm_new_with_dataset.argtypes = [ctypes.c_int, pointer, pointer, real]
+    library.vl_svm_new_with_dataset.restype = pointer
+    library.vl_svm_get_model.restype = ctypes.POINTER(real)
+    library.vl_svm_get_bias.restype = real
+    for function, *more in (
+        (library.vl_svm_set_epsilon, real),
+        (library.vl_svm_set_bias_multiplier, real),
+        (library.vl_svm_train,),
+        (library.vl_svm_get_model,),
+        (library.vl_svm_get_bias,),
+        (library.vl_svm_delete,),
+        (library.vl_svmdataset_delete,),
+    ):
+        function.argtypes = [pointer, *more]
     return library
 
 
@@ -326,6 +365,7 @@ def main() -> None:
         opencv_sift,
         vlfeat_sift,
         vlfeat_fisher,
+        vlfeat_sdca,
         skimage_fisher,
         sklearn_mixture,
         faiss_learn,

@@ -71,6 +71,7 @@ class Peers:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._folder = tempfile.TemporaryDirectory()
+        self._n_files = 0
 
     def __enter__(self) -> Peers:
         return self
@@ -114,7 +115,8 @@ class Peers:
     def _as_file(self, name: str, array: Any) -> str:
         import numpy as np
 
-        path = self.file(f"{name}.npy")
+        self._n_files += 1  # the worker keeps what it has read: every array needs a name of its own
+        path = self.file(f"{name}-{self._n_files}.npy")
         np.save(path, array)
         return str(path)
 

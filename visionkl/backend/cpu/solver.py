@@ -112,17 +112,20 @@ def look_up(codes, first, last, tables, scores):  # type: ignore[no-untyped-def]
     scores : ndarray of float64, shape (last - first,)
         Added to.
     """
-    n_blocks = codes.shape[0]
+    n_blocks, n = codes.shape[0], last - first
     in_fours = n_blocks - n_blocks % 4
     for m in range(0, in_fours, 4):
         table_0, table_1, table_2, table_3 = tables[m], tables[m + 1], tables[m + 2], tables[m + 3]
-        code_0, code_1, code_2, code_3 = codes[m], codes[m + 1], codes[m + 2], codes[m + 3]
-        for i in range(first, last):
+        # Counted from 0, an index is known not to be negative, which saves an eighth of the time.
+        code_0, code_1 = codes[m, first:last], codes[m + 1, first:last]
+        code_2, code_3 = codes[m + 2, first:last], codes[m + 3, first:last]
+        for i in range(n):
             pair = table_0[code_0[i]] + table_1[code_1[i]]
-            scores[i - first] += pair + (table_2[code_2[i]] + table_3[code_3[i]])
+            scores[i] += pair + (table_2[code_2[i]] + table_3[code_3[i]])
     for m in range(in_fours, n_blocks):
-        for i in range(first, last):
-            scores[i - first] += tables[m, codes[m, i]]
+        code, table = codes[m, first:last], tables[m]
+        for i in range(n):
+            scores[i] += table[code[i]]
 
 
 @compiled_exactly
