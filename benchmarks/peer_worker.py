@@ -289,26 +289,13 @@ def skglm_group_lasso(
     size: int,
     strength: float,
     tol: float,
-    logistic: bool,
     threads: int,
     save: str,
 ) -> float:
     """Solve a group lasso of groups of one size with skglm, and save the weights."""
-    from skglm import GeneralizedLinearEstimator, GroupLasso
-    from skglm.datafits.group import LogisticGroup
-    from skglm.penalties.block_separable import WeightedGroupL2
-    from skglm.solvers import GroupProxNewton
-    from skglm.utils.data import grp_converter
+    from skglm import GroupLasso
 
-    if logistic:
-        columns, ends = grp_converter(size, features.shape[1])
-        model = GeneralizedLinearEstimator(
-            LogisticGroup(ends, columns),
-            WeightedGroupL2(strength, np.ones(len(ends) - 1), ends, columns),
-            GroupProxNewton(tol=tol, fit_intercept=True),
-        )
-    else:
-        model = GroupLasso(groups=size, alpha=strength, tol=tol, fit_intercept=True)
+    model = GroupLasso(groups=size, alpha=strength, tol=tol, fit_intercept=True)
     with _blas_threads(threads):
         seconds = _seconds(lambda: model.fit(features, targets))
     np.save(save, np.ravel(model.coef_))

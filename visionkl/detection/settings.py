@@ -36,7 +36,7 @@ class TrainingSettings:
     positive_weight : float
         How many times as much an error on a positive sample costs: negatives are many.
     min_overlap : float
-        A placement stands for a labelled object if it overlaps its box so much.
+        A placement stands for a labelled object if it overlaps its box so much; 0.6 suits rigid detectors.
     root_rounds, part_rounds : int
         How often objects are placed anew: with roots alone, and with parts.
     mining_rounds : int

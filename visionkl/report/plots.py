@@ -14,6 +14,7 @@ state.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -242,7 +243,7 @@ def plot_bars(columns: Mapping[str, Mapping[Any, float]]) -> Figure:
         colour = _rgba(PALETTE_ON_WHITE[number % len(PALETTE_ON_WHITE)], 1.0)
         bars = axes.barh(names, [values[name] for name in names], color=colour, height=0.7)
         axes.bar_label(bars, fmt="{:.2g}", padding=3, fontsize=8)
-        axes.set_title(title, fontsize=9)
+        axes.set_title(textwrap.fill(title, 32), fontsize=9)
         axes.margins(x=0.2)
         axes.tick_params(labelsize=8, labelleft=first is None, left=False)
         axes.spines[["top", "right", "bottom"]].set_visible(False)
