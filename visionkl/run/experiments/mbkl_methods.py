@@ -86,9 +86,10 @@ def methods_for(task: Task) -> list[Method]:
     stumps = MBKLClassifier(task.n_maps)
     waves = FourierMap(n_components=1000 if task.n_maps > 5000 else 500)
     projections = MBKLClassifier(task.n_maps, maps="projections", base=waves)
-    widths = [factor * sigma for factor in (0.5, 1.0)]
     # Large sets are tuned on fewer values, and controls not at all.
     large = task.n_inner == 1
+    # As wide as the RBF kernel is tried.
+    widths = [factor * sigma for factor in ((0.5, 1.0) if large else (0.5, 1.0, 2.0))]
     our_costs = _OUR_COSTS[1:4] if large else _OUR_COSTS
     for_controls = {} if large else {"C": our_costs}
     ours = [
