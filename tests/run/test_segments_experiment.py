@@ -46,7 +46,7 @@ def test_the_page_tells_overlap_classes_and_time(sample, cache, tmp_path, capsys
     assert bench("--part", "pool", *places, "--split", "train", "--quick", "--n-segments", 30) == 0
     page = (out / "results.md").read_text(encoding="utf-8")
     assert "| 25 |" in page
-    assert "0.75 to 0.80" in page
+    assert "| 154, published (CPMC) |  |  | 0.78 |  |" in page
     assert "![The best of a pool against its size](pool.png)" in page
     assert (out / "best.png").is_file()
     overlap, classes, seconds = json.loads((out / "results.json").read_text(encoding="utf-8"))["tables"]

@@ -105,7 +105,10 @@ class ByPicture:
     def fit(self, X: Sequence[npt.NDArray[Any]], y: npt.NDArray[Any]) -> ByPicture:
         """Learn from the first `len(y)` training samples."""
         rows, held = np.hstack(X), self.held[: len(y)]
-        self.model.fit(rows[~held], y[~held], validation=(rows[held], y[held]))
+        if held.all() or not held.any():  # too few samples to be of more pictures
+            self.model.fit(rows, y)
+        else:
+            self.model.fit(rows[~held], y[~held], validation=(rows[held], y[held]))
         return self
 
     def predict(self, X: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:

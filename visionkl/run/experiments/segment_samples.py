@@ -76,7 +76,7 @@ class _Chosen(Sequence[npt.NDArray[np.bool_]]):
     def __init__(self, proposals: Sequence[Proposals], rows: Sequence[Rows]) -> None:
         self.proposals, self.rows = proposals, rows
         pairs = zip(proposals, rows, strict=True)
-        self.counts = [len(made.objects) + len(own) for made, own in pairs]
+        self.counts: Sequence[int] = [len(made.objects) + len(own) for made, own in pairs]
 
     def __len__(self) -> int:
         return len(self.proposals)

@@ -155,9 +155,10 @@ def _add_weights(findings: Findings, samples: Samples, name: str, scores: Sequen
         [str(kind), int(count), *map(float, row)]
         for kind, count, row in zip(kinds, counts, weights, strict=True)
     ]
-    many = counts >= min(_FEW, counts.max())
-    mean = weights[many].mean(axis=0)
-    rows.append([f"mean of classes with {_FEW} or more", int(counts[many].sum()), *map(float, mean)])
+    least = min(_FEW, int(counts.max()))
+    mean = weights[counts >= least].mean(axis=0)
+    total = int(counts[counts >= least].sum())
+    rows.append([f"mean of classes with {least} or more", total, *map(float, mean)])
     file_name = name.split(",")[0]
     findings.tables.append(
         Table(
