@@ -17,7 +17,7 @@ from visionkl.run.experiments.scaling import Score
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory):
-    return make_sample_set(tmp_path_factory.mktemp("segments") / "sample", n_train=4, n_val=3, n_test=2)
+    return make_sample_set(tmp_path_factory.mktemp("segments") / "sample", n_train=3, n_val=2, n_test=1)
 
 
 @pytest.fixture(scope="module")

@@ -48,10 +48,12 @@ if TYPE_CHECKING:
 JOINT, EQUAL, ALONE = "RFF-MKL-JOINT", "equal weights (RFF)", "best channel alone (RFF)"
 SKL, KRR = "RFF-SKL", "KRR-GD, exact"
 
-_SHARES = (0.1, 0.03, 0.01, 0.003, 0.001)
-_COSTS = (100.0, 1000.0, 10_000.0)
+_SHARES = (0.3, 0.1, 0.03, 0.01, 0.003)
+_COSTS = (10.0, 100.0, 1000.0)
 # Settings are chosen with at most so many of the training segments.
 _CHOOSE_FROM = 1500
+# So large a share of the training segments is not worth a step of its own before all of them.
+_NEARLY_ALL = 0.8
 # Steps of the searches along σ, which gain little after the first few.
 _STEPS = 10
 
@@ -63,7 +65,8 @@ class Settings:
     Parameters
     ----------
     sizes : sequence of int
-        Numbers of segments to learn from; those that are not there are left out, and all are added.
+        Numbers of segments to learn from; those that are not there, or nearly all, are left out, and all
+        are added.
     components : int
         Fourier features of a channel; the single kernel has four times as many.
     exact_minutes : float
@@ -119,7 +122,8 @@ class ByPicture:
 def learn_classes(findings: Findings, samples: Samples, settings: Settings, console: Console) -> None:
     """Compare the methods on samples, and add tables and plots to the findings."""
     comparison = _Comparison(samples, settings, console)
-    sizes = [n for n in sorted(set(settings.sizes)) if n < samples.n_train] + [samples.n_train]
+    smaller = [n for n in sorted(set(settings.sizes)) if n < _NEARLY_ALL * samples.n_train]
+    sizes = [*smaller, samples.n_train]
     ladders: dict[str, list[Score]] = {}
     for model in console.track(comparison.models(), "methods"):
         ladders[model.name] = comparison.climb(model, sizes)

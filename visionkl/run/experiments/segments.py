@@ -88,8 +88,8 @@ class SegmentsOptions:
     n_segments: int = 150
     n_pictures: int | None = None
     drawings: int = 12
-    min_overlap: float = 0.3
-    max_proposals: int = 30
+    min_overlap: float = 0.2
+    max_proposals: int = 60
     words: int = 500
     components: int = 500
     sizes: list[int] = field(default_factory=lambda: [250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000])
