@@ -188,11 +188,12 @@ def test_it_says_what_is_wrong(sample, tmp_path, capsys, arguments, complaint):
     assert not (tmp_path / "page").exists()
 
 
-def test_held_out_pictures_are_whole():
+def test_pictures_are_dealt_out_whole():
     pictures = np.repeat(np.arange(9), 4)[np.random.default_rng(0).permutation(36)]
-    held = segment_classes._third_of_pictures(pictures, 0)
-    assert len(np.unique(pictures[held])) == 3
-    assert not set(pictures[held]) & set(pictures[~held])
+    thirds = segment_classes.thirds_of_pictures(pictures, 0)
+    of_third = [set(pictures[thirds == third]) for third in range(3)]
+    assert [len(numbers) for numbers in of_third] == [3, 3, 3]
+    assert set.union(*of_third) == set(range(9))
 
 
 def test_a_single_kernel_is_judged_by_held_out_pictures_and_learns_from_all():
