@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from tests.learning.textures import write_folder
 from visionkl.core.errors import DataError
 from visionkl.run import experiments
 from visionkl.run.console import Console
-from visionkl.run.experiments import flower_channels, mkl, mkl_flowers, skl
+from visionkl.run.experiments import flower_channels, mkl, skl
+from visionkl.run.experiments.channel_blocks import gaussian_inputs
 from visionkl.run.experiments.scaling import Contender, Problem, Score, climb, scaling_table, slopes_of
 
 
@@ -87,18 +89,21 @@ def test_generated_problems_depend_on_few_features():
     assert 0.3 < several.y.mean() < 0.7
 
 
-def test_flowers_are_split_by_class():
-    labels = np.repeat(["a", "b"], 80)
-    for learn, test in flower_channels._splits(labels, 3, 0):
-        assert sorted([*learn, *test]) == list(range(160))
-        assert (labels[test] == "a").sum() == 20
-        assert (labels[learn[80:]] == "a").sum() == 20  # λ is chosen with the last third
+def test_flowers_are_split_by_class(tmp_path):
+    folder = write_folder(tmp_path / "flowers17", 80)
+    blocks, labels, splits = flower_channels.describe_flowers(folder, True, 0, Console(quiet=True))
+    assert [len(block) for block in blocks] == [len(labels)] * 3
+    ((learn, test),) = splits
+    assert sorted([*learn, *test]) == list(range(48))
+    kinds = np.unique(labels)
+    assert all((labels[test] == kind).sum() == 4 for kind in kinds)
+    assert all((labels[learn[24:]] == kind).sum() == 4 for kind in kinds)  # λ is chosen with the last third
 
 
-def test_mapped_channels_have_the_exact_kernel(tmp_path):
+def test_mapped_channels_have_the_exact_kernel():
     rows = np.random.default_rng(0).random((60, 10)).astype(np.float32)
-    problem = mkl_flowers._explicit(Problem([rows[:50]], np.zeros(50), [rows[50:]], np.zeros(10)))
+    mapped = gaussian_inputs(rows, np.arange(50))
     from visionkl.kernels.exact import ExpChi2, Gaussian
 
     exact = ExpChi2.of(rows[:50])(rows[:50], rows[50:])
-    np.testing.assert_allclose(Gaussian(1.0)(problem.X[0], problem.X_test[0]), exact, atol=0.05)
+    np.testing.assert_allclose(Gaussian(1.0)(mapped[:50], mapped[50:]), exact, atol=0.05)

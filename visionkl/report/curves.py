@@ -10,6 +10,9 @@ from matplotlib.figure import Figure
 
 from visionkl.report.plots import PALETTE_ON_WHITE, new_figure
 
+# The legend of more would hide some of them.
+_FEW_CURVES = 4
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -56,7 +59,8 @@ def plot_curves(
     >>> figure.axes[0].get_xlabel(), [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ('samples', ['ours'])
     """
-    figure = new_figure(6.0, 4.0, layout="constrained")
+    many = len(curves) > _FEW_CURVES
+    figure = new_figure(8.0 if many else 6.0, 4.0, layout="constrained")
     axes = figure.add_subplot()
     for number, curve in enumerate(curves):
         colour = tuple(value / 255 for value in PALETTE_ON_WHITE[number % len(PALETTE_ON_WHITE)])
@@ -76,7 +80,10 @@ def plot_curves(
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
     axes.grid(alpha=0.3, which="both" if log_x or log_y else "major")
-    axes.legend(frameon=False, fontsize="small")
+    legend = axes.legend(frameon=False, fontsize="small")
+    if many:
+        legend.set_loc("center left")
+        legend.set_bbox_to_anchor((1.01, 0.5))
     return figure
 
 

@@ -291,6 +291,39 @@ def plot_confusion(counts: npt.ArrayLike, classes: Sequence[str]) -> Figure:
     return figure
 
 
+def plot_shares(shares: npt.ArrayLike, rows: Sequence[str], columns: Sequence[str]) -> Figure:
+    """Plot a table of shares as shades, with the numbers written in.
+
+    Parameters
+    ----------
+    shares : array_like of float, shape (n_rows, n_columns)
+        Between 0 and 1; the darkest is the largest that occurs.
+    rows, columns : sequence of str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> figure = plot_shares([[0.75, 0.25], [0.0, 1.0]], ["cat", "dog"], ["colour", "shape"])
+    >>> [text.get_text() for text in figure.axes[0].texts]
+    ['0.75', '0.25', '1.00']
+    """
+    matrix = np.asarray(shares, dtype=float)
+    figure = new_figure(2.2 + 0.55 * len(columns), 1.4 + 0.28 * len(rows), layout="constrained")
+    axes = figure.add_subplot()
+    most = matrix.max(initial=0) or 1.0
+    axes.imshow(matrix, cmap="Blues", vmin=0, vmax=most, aspect="auto")
+    axes.set_xticks(range(len(columns)), list(columns), rotation=40, ha="right", fontsize=8)
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    for row, column in zip(*np.nonzero(matrix), strict=True):
+        ink = "white" if matrix[row, column] > 0.6 * most else "black"
+        text = f"{matrix[row, column]:.2f}"
+        axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=7)
+    return figure
+
+
 def new_figure(width: float, height: float, **settings: Any) -> Figure:
     """Make a figure of so many inches that belongs to no window and to no global list."""
     figure = Figure(figsize=(width, height), dpi=100, **settings)

@@ -32,7 +32,10 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
         "visionkl.run.experiments.imagenet",
         "average and joint models of three channels on classes of ImageNet",
     ),
-    "segments": ("visionkl.run.experiments.segments", "figure–ground segments: how well they fit objects"),
+    "segments": (
+        "visionkl.run.experiments.segments",
+        "figure–ground segments: how well they fit objects, and their classes by learned kernels",
+    ),
 }
 
 

@@ -1,10 +1,10 @@
-"""What experiments with channels share: describing pictures, and kernels of what describes them."""
+"""What experiments with channels share: describing pictures or segments, and kernels of what comes out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,25 @@ Rows = npt.NDArray[np.intp]
 _AT_ONCE = 32
 
 
+class Masks(Protocol):
+    """Masks of the segments of each picture, and how many there are of each."""
+
+    counts: Sequence[int]
+
+    def __getitem__(self, place: slice) -> Sequence[npt.NDArray[np.bool_]]:
+        """Return the masks of some pictures, `(n_segments, rows, cols)` of each."""
+        ...
+
+
 def describe(
-    wanted: Any, pictures: Sequence[Any], learn_from: Rows, cache: Path | None, console: Console
+    wanted: Any,
+    pictures: Sequence[Any],
+    learn_from: Rows,
+    cache: Path | None,
+    console: Console,
+    masks: Masks | None = None,
 ) -> tuple[list[str], list[Block]]:
-    """Learn channels from some pictures, and describe all.
+    """Learn channels from some pictures, and describe all, or their segments.
 
     Parameters
     ----------
@@ -35,21 +50,26 @@ def describe(
     cache : Path, optional
         Folder that keeps what was computed.
     console : Console
+    masks : Masks, optional
+        The segments to describe.
 
     Returns
     -------
     names : list of str
-    blocks : list of ndarray of float32, shape (n_pictures, width)
+    blocks : list of ndarray of float32, shape (n_pictures or n_segments, width)
     """
     channels = Channels(wanted, n_jobs=console.jobs, cache=cache)
     console.note(f"learning {len(wanted)} channels from {len(learn_from)} pictures ...")
     channels.fit([pictures[k] for k in learn_from])
-    blocks = [np.empty((len(pictures), width), np.float32) for width in channels.widths_]
+    places = np.cumsum([0, *([1] * len(pictures) if masks is None else masks.counts)])
+    blocks = [np.empty((places[-1], width), np.float32) for width in channels.widths_]
     with console.progress("describing", len(pictures)) as progress:
         for start in range(0, len(pictures), _AT_ONCE):
-            some = [pictures[k] for k in range(start, min(start + _AT_ONCE, len(pictures)))]
-            for block, own in zip(blocks, channels.transform(some), strict=True):
-                block[start : start + len(some)] = own
+            stop = min(start + _AT_ONCE, len(pictures))
+            some = [pictures[k] for k in range(start, stop)]
+            made = channels.transform(some, None if masks is None else masks[start:stop])
+            for block, own in zip(blocks, made, strict=True):
+                block[places[start] : places[stop]] = own
             progress.advance(len(some))
     return channels.names_, blocks
 

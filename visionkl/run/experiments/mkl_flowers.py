@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from visionkl.kernels.exact import ExpChi2
-from visionkl.kernels.homogeneous import HomogeneousMap
 from visionkl.learning.gmkl import GMKLClassifier
 from visionkl.learning.multiple import NAMED_MODELS, named_model
 from visionkl.run.console import Console
+from visionkl.run.experiments.channel_blocks import Block, Rows, gaussian_inputs
 from visionkl.run.experiments.findings import Cell, Findings, Table
-from visionkl.run.experiments.flower_channels import CHANNELS, Histograms, describe_flowers
+from visionkl.run.experiments.flower_channels import CHANNELS, describe_flowers
 from visionkl.run.experiments.scaling import Contender, Problem, Score, accuracy_plot, percent, score
 
 EXACT = "GMKL, exact"
@@ -46,11 +46,11 @@ def learn_flowers(
 ) -> None:
     """Compare the models on all splits, and RFF-MKL with more and more Fourier features on the first."""
     channels, labels, splits = describe_flowers(folder, quick, seed, console)
-    exact_data = [
-        Problem([c[train] for c in channels], labels[train], [c[test] for c in channels], labels[test])
+    exact_data = [_problem(channels, labels, *split) for split in splits]
+    data = [
+        _problem([gaussian_inputs(block, train) for block in channels], labels, train, test)
         for train, test in splits
     ]
-    data = [_explicit(problem) for problem in exact_data]
     named = partial(_named, random_state=seed, n_jobs=console.jobs)
     table = _Comparison(console)
     for name, settings in NAMED_MODELS.items():
@@ -116,16 +116,10 @@ def _chosen(model: Callable[[float], Any], settings: Sequence[float], problem: P
     return score(Contender("", partial(model, best)), problem)
 
 
-def _explicit(problem: Problem) -> Problem:
-    """Map histograms so that the gaussian kernel with σ = 1 is the exponential χ² one."""
-    both = [_map_channel(*parts) for parts in zip(problem.X, problem.X_test, strict=True)]
-    return Problem([train for train, _ in both], problem.y, [test for _, test in both], problem.y_test)
-
-
-def _map_channel(train: Histograms, test: Histograms) -> tuple[Histograms, Histograms]:
-    scale = np.float32(np.sqrt(2 / ExpChi2.of(train).width))
-    chi2 = HomogeneousMap().fit(train)
-    return scale * chi2.transform(train), scale * chi2.transform(test)
+def _problem(blocks: Sequence[Block], labels: npt.NDArray[Any], train: Rows, test: Rows) -> Problem:
+    return Problem(
+        [block[train] for block in blocks], labels[train], [block[test] for block in blocks], labels[test]
+    )
 
 
 def _side_by_side(problem: Problem) -> Problem:

@@ -1,40 +1,34 @@
-"""Figure–ground segments of VOC pictures: how well the best of a pool overlap the objects; `bench segments`.
+"""Figure–ground segments of VOC pictures: how well they fit objects, and their classes; `bench segments`.
 
-The first part of the segment experiments of *Learning random kernel approximations*, which classify the
-segments of a pool of about a hundred a picture: the pool itself. Segments are proposed on pictures that
-nothing was learned from, and compared with the masks of their objects, void pixels left out:
+The segment experiments of *Learning random kernel approximations*, which classify the segments of a pool of
+about a hundred a picture. The first part, `--part pool`, is the pool itself. Segments are proposed on
+pictures that nothing was learned from, and compared with the masks of their objects, void pixels left out:
 
 - *best overlap*: intersection over union of each object with the segment of the pool that fits it best,
   averaged over objects, each counting the same, whatever its size;
 - *covering*: the same weighted by the objects' areas, as segmentations are often scored;
 - *found*: the share of objects that some segment overlaps by more than one half.
 
-The second part classifies the segments: masks become channels of features, and channels are combined by
-learned kernels. It takes up `Proposals`, which this part makes.
+The second part, `--part classes`, classifies segments: masks become channels of features, and channels are
+combined by learned kernels. See `visionkl.run.experiments.segment_classes`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from visionkl.core.errors import UsageError
 from visionkl.run.console import Console, run_command
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from visionkl.datasets.base import Example
-    from visionkl.datasets.voc import VOC, ObjectMasks
-    from visionkl.features.segments import Segments
     from visionkl.run.experiments.findings import Findings, Table
+    from visionkl.run.experiments.segment_proposals import Proposals
 
-#: What the table quotes: constrained parametric min-cuts as published, on VOC's validation pictures.
-PUBLISHED = "0.75 to 0.80"
+#: What the table quotes: Carreira and Sminchisescu, *Constrained parametric min-cuts* (2010), on VOC2009.
+PUBLISHED_COVERING, PUBLISHED_SEGMENTS = 0.78, 154
 _SIZES = (10, 25, 50, 100, 150)
 # Objects below this share of their picture are small.
 _SMALL = 0.01
@@ -43,7 +37,7 @@ _QUICK_PICTURES = 4
 
 @dataclass(frozen=True)
 class SegmentsOptions:
-    """Measure how well segments overlap the objects of VOC pictures, and how long they take.
+    """Measure how well segments fit the objects of VOC pictures, and classify them by learned kernels.
 
     Parameters
     ----------
@@ -52,39 +46,58 @@ class SegmentsOptions:
         VISIONKL_TEST_DATA names.
     year : str, optional
         Which VOC<year> folder, if there are several.
+    part : {"all", "pool", "classes"}
+        Measure the pool of segments, or learn classes, or both.
     split : str
-        The list of ImageSets/Segmentation to measure on.
+        The list of ImageSets/Segmentation to measure and to test on.
+    train_split : str
+        The list to learn classes from.
     n_segments : int
         Segments a picture.
     n_pictures : int, optional
-        Only so many pictures, spread evenly over the split; all by default.
+        Only so many pictures, spread evenly over each split; all by default.
     drawings : int
         Draw the best segments of so many objects.
+    min_overlap : float
+        Least overlap with an object of a segment to learn its class from.
+    max_proposals : int
+        Proposed segments a picture to learn from, or to test on, beside the masks of its objects.
+    words : int
+        Words of each vocabulary.
+    components : int
+        Fourier features of each channel.
+    sizes : list of int
+        Numbers of segments to learn from; all that there are come last.
+    exact_minutes : float
+        Exact methods are not run where they would take longer than this.
+    seed : int
+        Of the order of segments, held-out pictures and frequencies.
     out : Path
         Folder for the page.
+    cache : Path
+        Folder that keeps segments and what was computed of them, so that an interrupted run goes on.
     quick : bool
-        A few pictures only, to see that it works.
+        A few pictures, words and Fourier features only, to see that it works.
     """
 
     data: Path | None = None
     year: str | None = None
+    part: Literal["all", "pool", "classes"] = "all"
     split: str = "val"
+    train_split: str = "train"
     n_segments: int = 150
     n_pictures: int | None = None
     drawings: int = 12
+    min_overlap: float = 0.2
+    max_proposals: int = 60
+    words: int = 500
+    components: int = 500
+    sizes: list[int] = field(default_factory=lambda: [250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000])
+    exact_minutes: float = 2.0
+    seed: int = 0
     out: Path = Path("runs/bench-segments")
+    cache: Path = Path("runs/cache-segments")
     quick: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Proposals:
-    """A picture, the segments proposed of it, and the objects that are there."""
-
-    example: Example
-    segments: Segments
-    objects: ObjectMasks
-    overlaps: npt.NDArray[np.float64]  # (segments, objects)
-    seconds: float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -93,27 +106,49 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def segments(options: SegmentsOptions, console: Console) -> dict[str, Any]:
-    """Propose segments, compare them with objects, and write the page."""
-    from visionkl.core.validation import check_number
+    """Propose segments, compare them with objects, learn their classes, and write the page."""
     from visionkl.datasets.voc import VOC
     from visionkl.run.experiments.findings import Findings
+    from visionkl.run.experiments.segment_proposals import propose
 
-    check_number("bench segments", "n_segments", options.n_segments, low=1, integer=True)
-    if options.n_pictures is not None:
-        check_number("bench segments", "n_pictures", options.n_pictures, low=1, integer=True)
-    dataset = VOC(_data(options), options.year, options.split, image_set="Segmentation")
-    proposals = _propose(dataset, options, console)
+    _check(options)
+    names = [options.split] if options.part == "pool" else [options.split, options.train_split]
+    splits = [VOC(_data(options), options.year, name, image_set="Segmentation") for name in names]
+    n_pictures = _QUICK_PICTURES if options.quick else options.n_pictures
+    made = [propose(one, options.n_segments, n_pictures, options.cache, console) for one in splits]
+    proposals, dataset = made[0], splits[0]
     findings = Findings(
         "Figure–ground segments",
         f"Up to {options.n_segments} segments of each of {len(proposals)} of {len(dataset)} pictures of "
-        f"{dataset.name}, from "
-        "constrained parametric min-cuts on superpixels. The ranking was learned from other pictures.",
+        f"{dataset.name}, from constrained parametric min-cuts on superpixels. The ranking was learned from "
+        "other pictures.",
     )
-    _measure_pool(findings, proposals, options)
+    if options.part != "classes":
+        _measure_pool(findings, proposals, options)
+    if options.part != "pool":
+        findings.about += f" {_learn(findings, made[1], proposals, splits[1].name, options, console)}"
     folder = findings.save(options.out)
     console.result("\n".join(table.markdown() for table in findings.tables))
     console.result(f"page: {folder / 'results.md'}")
     return findings.document() | {"folder": str(folder)}
+
+
+def _check(options: SegmentsOptions) -> None:
+    from visionkl.core.validation import check_number
+    from visionkl.run.experiments.scaling import check_sizes
+
+    for name in ("n_segments", "n_pictures", "max_proposals", "words", "components"):
+        value = getattr(options, name)
+        if value is not None:
+            check_number("bench segments", name, value, low=1, integer=True)
+    check_number("bench segments", "min_overlap", options.min_overlap, low=0, high=1)
+    check_number("bench segments", "exact_minutes", options.exact_minutes, low=0)
+    check_sizes(options.sizes)
+    if options.part != "pool" and options.split == options.train_split:
+        raise UsageError(
+            f"bench segments: classes are learned from {options.train_split!r}, so they cannot be tested on "
+            "it; give another --split or --train-split, or --part pool."
+        )
 
 
 def _data(options: SegmentsOptions) -> Path:
@@ -125,33 +160,6 @@ def _data(options: SegmentsOptions) -> Path:
     if folder is None:
         raise UsageError("bench segments: --data is needed: a VOCdevkit folder with segmentation masks.")
     return folder / "voc2012_subset"
-
-
-def _propose(dataset: VOC, options: SegmentsOptions, console: Console) -> list[Proposals]:
-    """Propose segments picture by picture; all cores work on one, so that the time is that of one picture."""
-    import numpy as np
-
-    from visionkl.datasets.voc import read_object_masks
-    from visionkl.features.segments import FigureGround
-
-    proposer = FigureGround(options.n_segments, n_jobs=console.jobs)
-    with console.compiling():
-        proposer.transform([np.zeros((60, 80, 3), np.uint8)])
-    n_pictures = _QUICK_PICTURES if options.quick else options.n_pictures or len(dataset)
-    places = np.unique(np.linspace(0, len(dataset) - 1, min(n_pictures, len(dataset))).astype(int))
-    examples = [dataset[int(place)] for place in places]
-    proposals = []
-    for example in console.track(examples, "pictures"):
-        objects = read_object_masks(example, dataset.classes)
-        image = example.image()
-        started = time.perf_counter()
-        (found,) = proposer.transform([image])
-        seconds = time.perf_counter() - started
-        overlaps = found.overlaps(objects.masks, objects.void)
-        proposals.append(Proposals(example, found, objects, overlaps, seconds))
-    if not any(len(made.objects) for made in proposals):
-        raise UsageError(f"bench segments: {dataset.name} has no objects in its masks; give another split.")
-    return proposals
 
 
 # -- the first part: the pool --------------------------------------------------------------------------------
@@ -207,9 +215,9 @@ def _pool_table(scores: dict[int, dict[str, float]]) -> Table:
     return Table(
         "Best overlap in a pool",
         ["segments a picture", *names],
-        [*rows, ["published, CPMC", None, None, PUBLISHED, None]],
-        f"Small objects are those below {_SMALL:.0%} of their picture. The published figure is a covering, "
-        "of larger pools and of other pictures of VOC.",
+        [*rows, [f"{PUBLISHED_SEGMENTS}, published (CPMC)", None, None, PUBLISHED_COVERING, None]],
+        f"Small objects are those below {_SMALL:.0%} of their picture. The published figure is of the "
+        "pictures of VOC2009.",
     )
 
 
@@ -264,4 +272,41 @@ def _draw_best(findings: Findings, proposals: list[Proposals], n: int) -> None:
     findings.add_plot("best", "The best segments of some objects", plot_segments(panels))
 
 
-# -- the second part: channels of the segments, classified by learned kernels, goes here ---------------------
+# -- the second part: classes --------------------------------------------------------------------------------
+
+
+def _learn(
+    findings: Findings,
+    train: list[Proposals],
+    test: list[Proposals],
+    trained_on: str,
+    options: SegmentsOptions,
+    console: Console,
+) -> str:
+    """Learn classes of segments, add tables and plots, and say what was learned from."""
+    from visionkl.run.experiments.segment_classes import Settings, learn_classes
+    from visionkl.run.experiments.segment_samples import make_samples
+
+    samples = make_samples(
+        train,
+        test,
+        min_overlap=options.min_overlap,
+        max_proposals=options.max_proposals,
+        n_words=20 if options.quick else options.words,
+        cache=options.cache,
+        seed=options.seed,
+        console=console,
+    )
+    settings = Settings(
+        sizes=[10] if options.quick else options.sizes,
+        components=30 if options.quick else options.components,
+        exact_minutes=options.exact_minutes,
+        seed=options.seed,
+    )
+    learn_classes(findings, samples, settings, console)
+    return (
+        f"Classes are learned from {samples.n_train} segments of {len(train)} pictures of {trained_on}: the "
+        f"masks of their objects, and of the proposals that overlap an object by {options.min_overlap:g} or "
+        f"more the {options.max_proposals} best of each picture. Eight channels, {options.words} words, "
+        f"{options.components} Fourier features a channel, exponential χ² kernels."
+    )
