@@ -84,8 +84,13 @@ class Score:
 
 
 def score(contender: Contender, problem: Problem) -> Score:
-    """Train a contender and test it."""
-    gc.collect()  # matrices of the one before are not to be counted
+    """Train a contender and test it, with the memory of those before it given back."""
+    gc.collect()  # takes longer than a small problem
+    return attempt(contender, problem)
+
+
+def attempt(contender: Contender, problem: Problem) -> Score:
+    """Train a contender and test it, as one of many."""
     model = contender.make()
     started = time.perf_counter()
     with warnings.catch_warnings():

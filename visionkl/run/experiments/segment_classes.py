@@ -39,7 +39,7 @@ from visionkl.learning.multiple import FourierMKLClassifier
 from visionkl.learning.single import FourierKernelClassifier
 from visionkl.run.console import Console
 from visionkl.run.experiments.channel_blocks import gaussian_inputs
-from visionkl.run.experiments.scaling import Contender, Problem, Score, climb, score
+from visionkl.run.experiments.scaling import Contender, Problem, Score, attempt, climb, score
 from visionkl.run.experiments.segment_tables import GMKL, MKL, report_classes
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class _Comparison:
                 continue
             parts = [([block[rows] for block in model.channels], y[rows]) for rows in (learned, held)]
             trial = Problem(*parts[0], *parts[1])
-            right += [len(held) * float(score(maker, trial).accuracy or 0) for maker in makers]
+            right += [len(held) * float(attempt(maker, trial).accuracy or 0) for maker in makers]
             n_judged += len(held)
         best = int(np.argmax(right))
         return model.values[best], right[best] / max(n_judged, 1)
