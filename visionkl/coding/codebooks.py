@@ -13,13 +13,12 @@ needs of `K`.
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.pq import Codebook, make_codebook
-from visionkl.backend.dispatch import CPU, Device, device_of, to_host
+from visionkl.backend.dispatch import CPU, Device, device_of, kept_on, to_host
 from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
@@ -34,10 +33,6 @@ _POINTS_ON_A_GPU = 2**18
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 FloatArray = npt.NDArray[np.float32]
-
-
-# Copies of codewords on GPUs: not kept in the codebooks, which are pickled and sent to other processes.
-_ON_GPUS: WeakKeyDictionary[Codebooks, dict[Device, list[Any]]] = WeakKeyDictionary()
 
 
 class Codebooks:
@@ -169,11 +164,8 @@ class Codebooks:
         """Codewords ready for searching on a device; on a GPU they stay once they were used there."""
         if not device.is_gpu:
             return self._ready
-        uploaded = _ON_GPUS.setdefault(self, {})
-        if device not in uploaded:
-            make = device.loops("pq").make_codebook
-            uploaded[device] = [make(book.words) for book in self._ready]
-        return uploaded[device]
+        make = device.loops("pq").make_codebook
+        return kept_on(device, self, lambda: [make(book.words) for book in self._ready])
 
     def decode(self, codes: npt.ArrayLike) -> FloatArray:
         """Put codewords in the place of codes.

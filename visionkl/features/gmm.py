@@ -26,6 +26,9 @@ Implementation
   explained worst.
 - Sums are made in one order: the result depends on `random_state` and not on `n_jobs`.
 
+On a GPU the passes over rows are computed there, in larger blocks; k-means and the new Gaussians of each pass
+are the CPU's.
+
 If unsure, take 256 Gaussians on 64 to 80 principal components for Fisher vectors, and a thousand rows for
 each Gaussian.
 """
@@ -42,7 +45,9 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu.kmeans import find_words, learn_words
-from visionkl.backend.cpu.mixture import add_relevant, posteriors_into
+from visionkl.backend.cpu.mixture import add_relevant
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, to_host, validated_rows
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
@@ -51,6 +56,8 @@ from visionkl.core.validation import check_number
 
 #: Rows of a block: its features and posteriors fit into a core's own cache.
 BLOCK_ROWS = 512
+# On a GPU; float32 sums of more would lose digits.
+_BLOCK_ROWS_ON_A_GPU = 8192
 # Rows of a task, and the most tasks: each returns sums of its own.
 _TASK_ROWS = 8192
 _MOST_TASKS = 64
@@ -100,6 +107,8 @@ class Densities:
         float32 or float64: the precision of products.
     scaling : tuple of ndarray, optional
         What features are centred at and divided by; the mixture's own moments by default.
+    device : visionkl.backend.dispatch.Device
+        Where rows will be.
 
     Attributes
     ----------
@@ -109,11 +118,20 @@ class Densities:
     n_features : int
         `2d + 1`: what `features` makes of a row, that is the scaled row, its squares, and a one.
     matrix : ndarray, shape (n_features, n_components)
+        On the device.
+    block_rows : int
+        How many rows should go through at a time.
     """
 
     def __init__(
-        self, mixture: Mixture, dtype: npt.DTypeLike, scaling: tuple[Doubles, Doubles] | None = None
+        self,
+        mixture: Mixture,
+        dtype: npt.DTypeLike,
+        scaling: tuple[Doubles, Doubles] | None = None,
+        device: Device = CPU,
     ) -> None:
+        self.device = device
+        self.block_rows = _BLOCK_ROWS_ON_A_GPU if device.is_gpu else BLOCK_ROWS
         self.dtype = np.dtype(dtype)
         self.centre, self.scale = scaling or mixture.moments()
         self.means = (mixture.means - self.centre) / self.scale
@@ -123,8 +141,9 @@ class Densities:
         constants = np.log(mixture.weights) - np.log(2 * np.pi * mixture.variances).sum(axis=1) / 2
         constants -= (self.means**2 / self.variances).sum(axis=1) / 2
         rows = (self.means / self.variances, -0.5 / self.variances, constants[:, None])
-        self.matrix = np.ascontiguousarray(np.concatenate(rows, axis=1).T, self.dtype)
-        self._centre, self._factor = self.centre.astype(self.dtype), (1 / self.scale).astype(self.dtype)
+        self.matrix = device.put(np.ascontiguousarray(np.concatenate(rows, axis=1).T, self.dtype))
+        self._centre = device.put(self.centre.astype(self.dtype))
+        self._factor = device.put((1 / self.scale).astype(self.dtype))
 
     @property
     def n_components(self) -> int:
@@ -135,28 +154,38 @@ class Densities:
         """Write the features of rows `(n, d)` into the first `n` rows of `out`, and return those."""
         out = out[: len(rows)]
         scaled = out[:, : self.size]
-        np.subtract(rows, self._centre, out=scaled)
+        self.device.namespace.subtract(rows, self._centre, out=scaled)
         scaled *= self._factor
         return self.complete(out)
 
     def complete(self, features: Floats) -> Floats:
         """Write squares and ones beside scaled rows, which stand in the first columns."""
         scaled = features[:, : self.size]
-        np.multiply(scaled, scaled, out=features[:, self.size : -1])
+        self.device.namespace.multiply(scaled, scaled, out=features[:, self.size : -1])
         features[:, -1] = 1
         return features
 
     def posteriors(self, features: Floats, out: Floats) -> tuple[Floats, int]:
         """Write the posteriors of features into `out`; return log-likelihoods, and how many count."""
-        np.matmul(features, self.matrix, out=out)
-        log_likelihoods = np.empty(len(features), self.dtype)
-        n_relevant = posteriors_into(out, log_likelihoods)
+        xp = self.device.namespace
+        xp.matmul(features, self.matrix, out=out)
+        log_likelihoods = xp.empty(len(features), self.dtype)
+        n_relevant = self.device.loops("mixture").posteriors_into(out, log_likelihoods)
         return log_likelihoods, n_relevant
 
-    def room(self) -> tuple[Floats, Floats]:
-        """Allocate memory for the features and the posteriors of a block."""
-        features = np.empty((BLOCK_ROWS, self.n_features), self.dtype)
-        return features, np.empty((BLOCK_ROWS, self.n_components), self.dtype)
+    def room(self, n_rows: int | None = None) -> tuple[Floats, Floats]:
+        """Allocate memory for the features and the posteriors of a block, or of some rows."""
+        xp, n = self.device.namespace, self.block_rows if n_rows is None else n_rows
+        return xp.empty((n, self.n_features), self.dtype), xp.empty((n, self.n_components), self.dtype)
+
+    def go_over(self, work: Callable[[slice], None], n_rows: int) -> None:
+        """Call `work` on blocks of rows; on a GPU, on smaller ones while memory is short."""
+        if self.device.is_gpu:
+            with self.device.use():
+                in_blocks(work, n_rows, self.block_rows)
+        else:
+            for block in _blocks(slice(0, n_rows)):
+                work(block)
 
 
 class DiagonalGMM(DensityMixin, BaseEstimator):
@@ -176,6 +205,9 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where passes over rows are made. Rows that lie on a GPU
+        are told about there anyway, and the answers stay there.
 
     Attributes
     ----------
@@ -209,6 +241,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         min_variance: float = 1e-4,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.n_components = n_components
         self.max_iter = max_iter
@@ -216,6 +249,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         self.min_variance = min_variance
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> DiagonalGMM:
         """Learn the mixture.
@@ -237,13 +271,14 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         check_number(owner, "min_variance", self.min_variance, low=1e-12, high=1)
         if self.n_jobs is not None:
             check_number(owner, "n_jobs", self.n_jobs, low=1, integer=True)
-        rows = validate_data(self, X, dtype=[np.float32, np.float64])
+        device = choose_device(self.device, owner)
+        rows = validate_data(self, to_host(X), dtype=[np.float32, np.float64])
         if len(rows) < self.n_components:
             raise DataError(
                 f"{owner}: n_samples = {len(rows)} rows are too few to learn {self.n_components} Gaussians; "
                 "give more rows or a smaller 'n_components'."
             )
-        learner = _Learner(rows, self.min_variance, self.n_jobs)
+        learner = _Learner(rows, self.min_variance, self.n_jobs, device)
         mixture = learner.start(self.n_components, stream(seed_of(self.random_state), "mixture"))
         self._adopt(*learner.improve(mixture, self.max_iter, self.tol))
         return self
@@ -284,10 +319,23 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 
     def _posteriors(self, X: npt.ArrayLike) -> tuple[Floats, Floats]:
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
-        densities = Densities(self.mixture_, rows.dtype)
-        posteriors = np.empty((len(rows), len(self.weights_)), rows.dtype)
-        log_likelihoods = np.empty(len(rows), rows.dtype)
+        rows = validated_rows(self, X, dtype=[np.float32, np.float64])
+        home = device_of(rows)
+        device = home if home.is_gpu else choose_device(self.device, type(self).__name__)
+        densities = Densities(self.mixture_, rows.dtype, device=device)
+        with home.use():
+            posteriors = home.namespace.empty((len(rows), len(self.weights_)), rows.dtype)
+            log_likelihoods = home.namespace.empty(len(rows), rows.dtype)
+        if device.is_gpu:
+            bring = (lambda array: array) if home.is_gpu else to_host
+
+            def compute_there(block: slice) -> None:
+                features, own = densities.room(block.stop - block.start)
+                found, _ = densities.posteriors(densities.features(device.put(rows[block]), features), own)
+                log_likelihoods[block], posteriors[block] = bring(found), bring(own)
+
+            densities.go_over(compute_there, len(rows))
+            return log_likelihoods, posteriors
 
         def compute(part: slice) -> None:
             room, _ = densities.room()
@@ -313,8 +361,8 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 class _Learner:
     """Expectation–maximisation on some rows."""
 
-    def __init__(self, rows: Floats, min_variance: float, n_jobs: int | None) -> None:
-        self.rows, self.min_variance, self.n_jobs = rows, min_variance, n_jobs
+    def __init__(self, rows: Floats, min_variance: float, n_jobs: int | None, device: Device = CPU) -> None:
+        self.rows, self.min_variance, self.n_jobs, self.device = rows, min_variance, n_jobs, device
         self.scaling = _moments(rows)
 
     def start(self, n_components: int, random: np.random.Generator) -> Mixture:
@@ -345,17 +393,19 @@ class _Learner:
     def improve(self, mixture: Mixture, max_iter: int, tol: float) -> tuple[Mixture, list[float], bool]:
         """Run expectation–maximisation; returns the mixture, the likelihoods before passes, and success."""
         log_likelihoods = np.empty(len(self.rows), self.rows.dtype)
+        rows = self.device.hold(self.rows)
         history: list[float] = []
         while len(history) < max_iter:
-            densities = Densities(mixture, self.rows.dtype, self.scaling)
+            densities = Densities(mixture, self.rows.dtype, self.scaling, self.device)
 
             def assign(
                 features: Floats, block: slice, posteriors: Floats, densities: Densities = densities
             ) -> int:
-                log_likelihoods[block], n_relevant = densities.posteriors(features, posteriors)
+                found, n_relevant = densities.posteriors(features, posteriors)
+                log_likelihoods[block] = to_host(found)
                 return n_relevant
 
-            sums = _sums(self.rows, densities, assign, self.n_jobs)
+            sums = _sums(rows, densities, assign, self.n_jobs)
             history.append(float(log_likelihoods.mean(dtype=np.float64)))
             mixture = self._maximise(sums, self.rows, log_likelihoods)
             if len(history) > 1 and abs(history[-1] - history[-2]) < tol:
@@ -401,7 +451,10 @@ def add_sums(posteriors: Floats, features: Floats, n_relevant: int, total: Doubl
         How many posteriors are not negligible. In float32, where they are few, only those count.
     total : ndarray of float64, shape (n_components, n_features)
     """
-    if features.dtype == np.float32 and n_relevant < _MANY * posteriors.size:
+    device = device_of(total)
+    if device.is_gpu:
+        device.loops("mixture").add_relevant(posteriors, features, total)
+    elif features.dtype == np.float32 and n_relevant < _MANY * posteriors.size:
         sums = scratch("mixture sums", total.shape, np.float32)
         sums[:] = 0
         add_relevant(posteriors, features, sums)
@@ -412,6 +465,8 @@ def add_sums(posteriors: Floats, features: Floats, n_relevant: int, total: Doubl
 
 def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None) -> Doubles:
     """Sum features over rows, weighted by posteriors: `(n_components, n_features)`."""
+    if densities.device.is_gpu:
+        return _sums_there(rows, densities, assign)
 
     def add_up(part: slice) -> Doubles:
         total = np.zeros((densities.n_components, densities.n_features))
@@ -423,6 +478,21 @@ def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None
         return total
 
     return np.sum(run_tasks(add_up, _parts(len(rows)), n_jobs), axis=0)
+
+
+def _sums_there(rows: Floats, densities: Densities, assign: Assign) -> Doubles:
+    """Do as `_sums`, on a GPU."""
+    device = densities.device
+    with device.use():
+        total = device.namespace.zeros((densities.n_components, densities.n_features))
+
+    def add_up(block: slice) -> None:
+        feature_room, posteriors = densities.room(block.stop - block.start)
+        features = densities.features(device.put(rows[block]), feature_room)
+        add_sums(posteriors, features, assign(features, block, posteriors), total)
+
+    densities.go_over(add_up, len(rows))
+    return to_host(total)
 
 
 def _parts(n: int) -> list[slice]:

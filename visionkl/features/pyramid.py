@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.hog import cell_counts
-from visionkl.backend.dispatch import CPU, Device, loops, namespace_of
+from visionkl.backend.dispatch import CPU, Device, loops, namespace_of, to_host
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import UsageError
@@ -84,6 +84,11 @@ class FeaturePyramid:
             level[rows : level.shape[0] - rows, cols : level.shape[1] - cols] for level in self.levels
         )
         return replace(self, levels=levels, padding=padding)
+
+    def on(self, device: Device) -> FeaturePyramid:
+        """Return the pyramid with its levels on a device, or in ordinary memory; those that are stay."""
+        move: Callable[[Any], Any] = device.put if device.is_gpu else to_host
+        return replace(self, levels=tuple(map(move, self.levels)))
 
     def from_level(self, first: int) -> FeaturePyramid:
         """Return the pyramid without its first levels."""

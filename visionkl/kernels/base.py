@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu.elementary import logarithms
 from visionkl.backend.cpu.kernels import CHI2
-from visionkl.backend.dispatch import device_of, loops, to_host
+from visionkl.backend.dispatch import device_of, loops, rows_anywhere, to_host
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.core.validation import check_rows, parameter_error
+from visionkl.core.validation import parameter_error
 
 Matrix = npt.NDArray[Any]
 
@@ -100,21 +100,6 @@ class Kernel:
 
     def _fill(self, left: Any, right: Any, out: Matrix, band: slice, n_columns: int) -> None:
         raise NotImplementedError
-
-
-def rows_anywhere(owner: str, X: npt.ArrayLike) -> Matrix:
-    """Do as `check_rows`, also for rows that lie on a GPU, which stay there."""
-    device = device_of(X)
-    if not device.is_gpu:
-        return check_rows(owner, X)
-    given: Any = X
-    if given.ndim != 2 or 0 in given.shape:
-        raise DataError(f"{owner}: X must have the shape (n_samples, n_features), not {given.shape}.")
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
-    rows = device.namespace.ascontiguousarray(given.astype(dtype, copy=False))
-    if not bool(device.namespace.isfinite(rows.sum())):
-        raise DataError(f"{owner}: X holds NaN or infinity, or numbers whose sum is; leave out such rows.")
-    return rows
 
 
 def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = False) -> None:

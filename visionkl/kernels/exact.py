@@ -42,10 +42,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu import kernels as loops
-from visionkl.backend.dispatch import device_of, namespace_of
+from visionkl.backend.dispatch import device_of, namespace_of, rows_anywhere
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, check_rows, parameter_error
-from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above, rows_anywhere
+from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above
 from visionkl.kernels.sigma import Sigma, feature_groups
 
 #: exp of half the numbers in this span, squared, is still a normal number.

@@ -9,12 +9,12 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from visionkl.backend.dispatch import choose_device, device_of, to_host
+from visionkl.backend.dispatch import choose_device, device_of, rows_anywhere, to_host
 from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_number
-from visionkl.kernels.base import Kernel, Matrix, check_above, rows_anywhere
+from visionkl.kernels.base import Kernel, Matrix, check_above
 
 # Numbers that come out of a block of rows on a GPU.
 _NUMBERS_ON_A_GPU = 2**26

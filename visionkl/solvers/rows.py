@@ -26,8 +26,10 @@ import numpy.typing as npt
 from scipy import sparse
 
 from visionkl.backend.cpu.solver import look_up, scatter
+from visionkl.backend.dispatch import CPU, Device, device_of, to_host
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
 
 Vector = npt.NDArray[np.float64]
@@ -35,6 +37,8 @@ Vector = npt.NDArray[np.float64]
 _BAND = 1024
 _BAND_OF_CODES = 2048
 _TILE_OF_BLOCKS = 16
+# On a GPU; float32 sums of more rows would lose digits.
+_BAND_ON_A_GPU = 8192
 
 
 class Rows(Protocol):
@@ -66,37 +70,70 @@ class DenseRows:
     ----------
     X : array_like of float, shape (n_rows, dim)
         float32 is multiplied in float32 (a duality gap much below 1e-5 is out of reach then), anything else
-        in float64. May be memory-mapped.
+        in float64. May be memory-mapped, or lie on a GPU.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : visionkl.backend.dispatch.Device
+        Where to multiply. A GPU keeps the matrix if there is memory for it; if not, each pass brings it band
+        by band. Scores and sums come back.
     """
 
-    def __init__(self, X: npt.ArrayLike, *, n_jobs: int | None = None) -> None:
-        matrix = np.asarray(X)
+    def __init__(self, X: npt.ArrayLike, *, n_jobs: int | None = None, device: Device = CPU) -> None:
+        home = device_of(X)
+        self.device = home if home.is_gpu else device
+        matrix: Any = X if home.is_gpu else np.asarray(X)
         if matrix.dtype.kind not in "uifb":
             raise DataError(f"The training data must be numbers, not {matrix.dtype}.")
         if matrix.dtype != np.float32:
             matrix = matrix.astype(np.float64, copy=False)
         _check_shape(matrix.shape)
-        self.X = np.ascontiguousarray(matrix)
+        self.X = home.namespace.ascontiguousarray(matrix)
         self.n_rows, self.dim = self.X.shape
         self.n_jobs = n_jobs
         _check_finite(self.X)
+        self.X = self.device.hold(self.X)
 
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         turned = v.astype(self.X.dtype, copy=False).T
+        if self.device.is_gpu:
+            return self._scores_there(turned).T
         bands = run_tasks(lambda band: self.X[band] @ turned, cut(0, self.n_rows, _BAND), self.n_jobs)
         return np.concatenate(bands).astype(np.float64).T
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         rounded = shares.astype(self.X.dtype, copy=False)
+        if self.device.is_gpu:
+            return self._combine_there(rounded, first)
         return _sum_ofcut(
             lambda band: rounded[:, band.start - first : band.stop - first] @ self.X[band],
             cut(first, first + shares.shape[1], _BAND),
             self.n_jobs,
         )
+
+    def _scores_there(self, turned: npt.NDArray[Any]) -> Vector:
+        scores = np.empty((self.n_rows, *turned.shape[1:]))
+        with self.device.use():
+            columns = self.device.put(turned)
+
+            def multiply(band: slice) -> None:
+                scores[band] = to_host(self.device.put(self.X[band]) @ columns)
+
+            in_blocks(multiply, self.n_rows, self.n_rows)
+        return scores
+
+    def _combine_there(self, rounded: npt.NDArray[Any], first: int) -> Vector:
+        total = np.zeros((len(rounded), self.dim))
+        with self.device.use():
+            shares = self.device.put(rounded)
+
+            def add(band: slice) -> None:
+                rows = self.X[first + band.start : first + band.stop]
+                total.__iadd__(to_host(shares[:, band] @ self.device.put(rows)))
+
+            in_blocks(add, rounded.shape[1], _BAND_ON_A_GPU)
+        return total
 
 
 class SparseRows:
@@ -209,11 +246,18 @@ class CodedRows:
         return tables.reshape(len(shares), self.dim)
 
 
-def as_rows(X: Any, *, n_jobs: int | None = None) -> Rows:
+def as_rows(X: Any, *, n_jobs: int | None = None, device: Device = CPU) -> Rows:
     """Take data as they come: a dense array, a SciPy sparse matrix, or something that is `Rows` already."""
     if hasattr(X, "scores") and hasattr(X, "combine"):
         return X
-    return SparseRows(X, n_jobs=n_jobs) if sparse.issparse(X) else DenseRows(X, n_jobs=n_jobs)
+    if not sparse.issparse(X):
+        return DenseRows(X, n_jobs=n_jobs, device=device)
+    if device.is_gpu:
+        raise UsageError(
+            f"Sparse rows are multiplied on the CPU, not on {device}; leave 'device' out, or give a dense "
+            "array."
+        )
+    return SparseRows(X, n_jobs=n_jobs)
 
 
 def with_shares(shares: Vector, first: int) -> tuple[npt.NDArray[np.uint32], Vector]:
@@ -261,8 +305,10 @@ def check_codes(codes: npt.NDArray[Any], n_codewords: int) -> None:
 
 
 def _check_finite(matrix: npt.NDArray[np.floating]) -> None:
-    for first in range(0, len(matrix), _BAND):
-        bad = ~np.isfinite(matrix[first : first + _BAND]).all(axis=1)
+    device = device_of(matrix)
+    size = len(matrix) if device.is_gpu else _BAND
+    for first in range(0, len(matrix), size):
+        bad = ~device.namespace.isfinite(matrix[first : first + size]).all(axis=1)
         if bad.any():
             row = first + int(bad.argmax())
             raise DataError(f"Row {row} of the training data holds NaN or infinite values.")
