@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend import glue
 from visionkl.backend.gpu import device as cuda
 from visionkl.core.errors import DataError, DeviceError, UsageError
 from visionkl.core.validation import check_rows, parameter_error
@@ -181,7 +182,7 @@ def rows_anywhere(owner: str, X: npt.ArrayLike) -> npt.NDArray[Any]:
     dtype = np.float32 if given.dtype == np.float32 else np.float64
     with device.use():
         rows = device.namespace.ascontiguousarray(given.astype(dtype, copy=False))
-        finite = bool(device.namespace.isfinite(rows.sum()))
+        finite = glue.all_finite(rows)
     if not finite:
         raise DataError(f"{owner}: X holds NaN or infinity, or numbers whose sum is; leave out such rows.")
     return rows

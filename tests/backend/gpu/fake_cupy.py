@@ -71,6 +71,9 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         return bool(self.data_of_test)
 
+    def __array_namespace__(self, *, api_version: Any = None) -> FakeCupy:
+        return FakeCupy()
+
     def get(self) -> np.ndarray:
         return self.data_of_test.copy()
 
@@ -131,6 +134,14 @@ class FakeCupy:
         array = np.empty(shape, dtype)
         array.reshape(-1).view(np.uint8)[...] = _POISON
         return DeviceArray(array)
+
+    @staticmethod
+    def zeros(shape: Any, dtype: Any = np.float64, *, device: _Device | None = None) -> DeviceArray:
+        return DeviceArray(np.zeros(shape, dtype))
+
+    @staticmethod
+    def astype(array: DeviceArray, dtype: Any) -> DeviceArray:
+        return array.astype(dtype)
 
     @staticmethod
     def empty_like(other: DeviceArray) -> DeviceArray:

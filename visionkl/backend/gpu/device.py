@@ -9,6 +9,7 @@ import contextlib
 import importlib.metadata
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,8 @@ def problem(number: int = 0) -> str | None:
         return _computing_problem(error)
     if not np.array_equal(computed, np.arange(1000, dtype=np.float32) * 2 + 1):
         return f"device cuda:{number} computes wrong numbers; check the hardware with NVIDIA's tools"
+    if find_spec("array_api_compat") is None:
+        return f"array-api-compat is not installed; {_WHEELS}"
     return None
 
 
@@ -165,8 +168,8 @@ def enough_memory(what: str) -> Iterator[None]:
             raise
         free_memory()
         raise DeviceError(
-            f"The GPU's memory is too small for {what} ({_first_line(error)}); free some of it, give something "
-            "smaller, or compute with device='cpu'."
+            f"The GPU's memory is too small for {what} ({_first_line(error)}); free some of it, give "
+            "something smaller, or compute with device='cpu'."
         ) from None
 
 
