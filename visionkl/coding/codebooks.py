@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.pq import Codebook, make_codebook
-from visionkl.backend.dispatch import CPU, Device, device_of, kept_on, to_host
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, kept_on, to_host
 from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
@@ -97,7 +97,7 @@ class Codebooks:
         self._ready = [make_codebook(words) for words in self.words[:-1]]
         self._ready.append(make_codebook(self.words[-1, :, :last]))
 
-    def encode(self, vectors: FloatArray, n_jobs: int | None = None, device: Device = CPU) -> Codes:
+    def encode(self, vectors: FloatArray, n_jobs: int | None = None, device: str | Device = CPU) -> Codes:
         """Find the nearest codeword of each block of each vector; of equally near ones the first.
 
         Parameters
@@ -106,8 +106,9 @@ class Codebooks:
             Finite.
         n_jobs : int, optional
             Threads; all usable cores by default.
-        device : visionkl.backend.dispatch.Device
-            Where to search. Vectors that lie on a GPU are searched there anyway, and so are their codes.
+        device : str
+            Where to search: "cpu", "cuda", "cuda:1" and so on, or "auto". Vectors that lie on a GPU are
+            searched there anyway, and so are their codes.
 
         Returns
         -------
@@ -125,8 +126,9 @@ class Codebooks:
         codes: Codes = xp.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
         flat = xp.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
         flat_codes = codes.reshape(1, -1, self.n_blocks)
-        if home.is_gpu or device.is_gpu:
-            self._encode_there(flat, flat_codes, home if home.is_gpu else device)
+        where = home if home.is_gpu else choose_device(device, "Codebooks")
+        if where.is_gpu:
+            self._encode_there(flat, flat_codes, where)
             return codes
         tasks = [np.s_[:, i : i + _POINTS_A_TASK] for i in range(0, flat.shape[1], _POINTS_A_TASK)]
         run_tasks(lambda part: self.encode_into(flat[part], flat_codes[part]), tasks, n_jobs)

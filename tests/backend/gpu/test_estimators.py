@@ -91,7 +91,7 @@ def test_mixtures_are_those_of_the_cpu(gpu, dtype, monkeypatch):
 @pytest.mark.parametrize("augment", ["none", "position"])
 def test_fisher_vectors_are_those_of_the_cpu(gpu, image, augment):
     random = np.random.default_rng(1)
-    pictures = [random.integers(0, 256, (36, 40)).astype(np.uint8) for _ in range(4)]
+    pictures = [random.integers(0, 256, (28, 30)).astype(np.uint8) for _ in range(3)]
     fisher = FisherVector(
         3, n_pca=8, cells=(1, 2), augment=augment, descriptors=DenseSIFT(step=4, bin_sizes=(3,))
     ).fit(pictures)
@@ -139,10 +139,43 @@ def test_what_does_not_fit_is_brought_in_blocks(gpu, monkeypatch):
     assert len(freed) > 1
 
 
-def test_mixed_arguments_are_named(gpu, image):
-    X = mixed()
-    with pytest.raises(UsageError, match="different devices"):
-        dispatch.device_of(gpu.put(X), X)
+@pytest.mark.parametrize(
+    ("X", "said"),
+    [
+        (np.zeros(3), r"X must have the shape \(n_samples, n_features\), not \(3,\)"),
+        (np.zeros((0, 4)), r"X must have the shape \(n_samples, n_features\), not \(0, 4\)"),
+        (np.zeros((2, 4), complex), "X must hold real numbers, not complex128"),
+    ],
+)
+def test_bad_rows_on_a_device_are_named(gpu, X, said):
+    for taken in (StumpMap(64).fit(mixed()), DiagonalGMM(2).fit(mixed())):
+        ask = getattr(taken, "predict", None) or taken.transform
+        with pytest.raises(DataError, match=said):
+            ask(gpu.put(X))
+
+
+def test_integers_and_half_precision_become_doubles(gpu):
+    X = (mixed() * 4).astype(np.int32)
+    stumps = StumpMap(64).fit(X)
+    assert np.array_equal(gpu.get(stumps.transform(gpu.put(X))), stumps.transform(X))
+    half = X.astype(np.float16)
+    assert np.array_equal(gpu.get(stumps.transform(gpu.put(half))), stumps.transform(half))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        DenseSIFT(device="cuda:x"),
+        DiagonalGMM(2, device="cuda:x"),
+        StumpMap(64, device="cuda:x"),
+        BundleSVR(device="cuda:x"),
+        MBKLClassifier(64, device="cuda:x"),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_misspelt_devices_are_named(gpu, made, image):
+    with pytest.raises(UsageError, match="must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'"):
+        made.extract(image) if hasattr(made, "extract") else made.fit(mixed(), np.arange(300) % 2)
 
 
 MAPS = [
@@ -195,11 +228,11 @@ def test_binary_kernel_machines_are_those_of_the_cpu(gpu, theta, n_classes):
     y = np.searchsorted(
         np.quantile(X[:, 0] + X[:, 1], np.arange(1, n_classes) / n_classes), X[:, 0] + X[:, 1]
     )
-    settings = {"n_maps": 100, "theta": theta, "tol": 1e-4}
+    settings = {"n_maps": 100, "theta": theta, "tol": 1e-4 if theta == "learned" else 0.05}
     here = MBKLClassifier(**settings).fit(X, y)
     there = MBKLClassifier(device="cuda", **settings).fit(gpu.put(X), gpu.put(y))
     # Both are near the optimum, in their own ways.
-    assert (there.predict(X) == here.predict(X)).mean() > 0.95
+    assert (there.predict(X) == here.predict(X)).mean() > 0.9
     expected = here.decision_function(X)
     np.testing.assert_allclose(gpu.get(here.decision_function(gpu.put(X))), expected, atol=1e-4)
     here.set_params(device="cuda")
