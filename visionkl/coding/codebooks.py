@@ -123,8 +123,9 @@ class Codebooks:
                 f"this array has the shape {vectors.shape}."
             )
         xp = home.namespace
-        codes: Codes = xp.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
-        flat = xp.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
+        with home.use():
+            codes: Codes = xp.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
+            flat = xp.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
         flat_codes = codes.reshape(1, -1, self.n_blocks)
         where = home if home.is_gpu else choose_device(device, "Codebooks")
         if where.is_gpu:
@@ -184,9 +185,10 @@ class Codebooks:
         codes = self.check_codes(codes)
         device = device_of(codes)
         shape = (*codes.shape[:-1], self.n_blocks, self.block_size)
-        vectors = device.namespace.empty(shape, np.float32)
-        for block, words in enumerate(device.put(self.words)):
-            vectors[..., block, :] = words[codes[..., block]]
+        with device.use():
+            vectors = device.namespace.empty(shape, np.float32)
+            for block, words in enumerate(device.put(self.words)):
+                vectors[..., block, :] = words[codes[..., block]]
         return self.join(vectors)
 
     def __sklearn_clone__(self) -> Codebooks:
@@ -197,8 +199,9 @@ class Codebooks:
         """Put blocks `(..., n_blocks, block_size)` back to where their features stand in a vector."""
         joined = blocks.reshape(*blocks.shape[:-2], self.n_blocks * self.block_size)
         device = device_of(blocks)
-        vectors = device.namespace.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
-        vectors[..., device.put(self.order)] = joined[..., : self.n_features]
+        with device.use():
+            vectors = device.namespace.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
+            vectors[..., device.put(self.order)] = joined[..., : self.n_features]
         return vectors
 
     def split(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:

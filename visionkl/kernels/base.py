@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu.elementary import logarithms
 from visionkl.backend.cpu.kernels import CHI2
-from visionkl.backend.dispatch import device_of, loops, rows_anywhere, to_host
+from visionkl.backend.dispatch import Device, device_of, loops, rows_anywhere, to_host
+from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import parameter_error
@@ -66,13 +67,17 @@ class Kernel:
             device = device_of(rows, others)
             dtype = np.result_type(rows.dtype, others.dtype)
             rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
+        with device.use(), enough_memory(f"a matrix of {len(rows)} × {len(others)} kernels"):
+            return self._matrix(rows, others, device, 1 if device.is_gpu else n_jobs)
+
+    def _matrix(self, rows: Matrix, others: Matrix, device: Device, n_jobs: int | None) -> Matrix:
+        """Compute the matrix between checked rows; if both are the same, half of it."""
         out: Matrix = device.namespace.empty((len(rows), len(others)), rows.dtype)
         left, right = self._prepare(rows, others)
         size = len(rows) if device.is_gpu else _BAND
         bands = [slice(first, min(first + size, len(rows))) for first in range(0, len(rows), size)]
-        n_jobs = 1 if device.is_gpu else n_jobs
         mirror = device.loops("kernels").mirror
-        if Y is None:
+        if others is rows:
             run_tasks(lambda band: self._fill(left, right, out, band, band.stop), bands[::-1], n_jobs)
             run_tasks(lambda band: mirror(out, band.start, band.stop), bands, n_jobs)
         else:

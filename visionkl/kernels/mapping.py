@@ -75,7 +75,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         home = device_of(rows)
         device = home if home.is_gpu else choose_device(self.device, type(self).__name__)
-        out = home.namespace.empty((len(rows), n_outputs), rows.dtype)
+        with home.use():
+            out = home.namespace.empty((len(rows), n_outputs), rows.dtype)
         if not device.is_gpu:
             tasks = bands(len(rows), effort * n_outputs)
             run_tasks(lambda band: work(rows[band], out[band]), tasks, self.n_jobs)

@@ -212,7 +212,7 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class with the highest score for each sample.
+        """Return the class with the highest score for each sample, as a NumPy array.
 
         Parameters
         ----------

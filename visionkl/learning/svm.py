@@ -184,7 +184,7 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class with the highest score for each sample.
+        """Return the class with the highest score for each sample, as a NumPy array.
 
         Parameters
         ----------

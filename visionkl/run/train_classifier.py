@@ -137,6 +137,8 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
     console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
+    if device != "cpu":
+        console.note(f"pictures are encoded on {device}")
     with going_on_later(run, console, lambda: any(run.work.glob("*")) or _model(run).is_file()):
         classifier, cost = _train(train, options.settings, max_memory, run, console, device)
         result = _score(classifier, test, run, console)

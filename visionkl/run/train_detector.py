@@ -133,6 +133,8 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
+    if device.is_gpu:
+        console.note(f"pictures are described and searched on {device}")
     with going_on_later(run, console, run.checkpoint.is_file):
         model, cost = _train(data, options.settings, max_memory, run, console, device)
         result, model = _evaluate(model, val_set, run, console, device)
