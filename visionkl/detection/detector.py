@@ -102,8 +102,8 @@ class DPMDetector:
         observer : visionkl.detection.plan.Observer, optional
             Told how training goes.
         device : str
-            Where pictures are described and searched: "cpu", "cuda" (an error where no GPU computes),
-            "cuda:1", or "auto": a GPU if there is one. The solver runs on the CPU.
+            Where pictures are described and searched, and the solver's passes made: "cpu", "cuda" (an error
+            where no GPU computes), "cuda:1", or "auto": a GPU if there is one.
 
         Returns
         -------

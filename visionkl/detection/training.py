@@ -18,7 +18,8 @@ from it ends in the same model.
 
 Passes over pictures are spread over processes, and their results come back in the order of the pictures: the
 model does not depend on the number of jobs. With a GPU it is one process: pyramids are computed and coded,
-and models matched with them, on the GPU; what is learned from the samples is learned on the CPU.
+and models matched with them, on the GPU, and the solver's passes over the cells of samples are made there;
+its small problems are the CPU's.
 """
 
 from __future__ import annotations
@@ -147,8 +148,8 @@ def train_on(
     state : TrainingState, optional
         Go on from here instead of beginning anew; data and settings must be the same.
     device : str
-        Where pictures are described and searched: "cpu", "cuda" (an error where no GPU computes), "cuda:1",
-        or "auto": a GPU if there is one.
+        Where pictures are described and searched, and samples gone over: "cpu", "cuda" (an error where no GPU
+        computes), "cuda:1", or "auto": a GPU if there is one.
 
     Returns
     -------
@@ -450,6 +451,7 @@ class _Trainer:
             tol=tol,
             max_passes=_MAX_PASSES,
             n_jobs=self.n_jobs,
+            device=self.device,
         )
         model = replace(state.model, components=with_mirrors(parameters.learned(result.v)))
         n_negatives = sum(map(len, state.negatives))
@@ -478,6 +480,7 @@ class _Trainer:
             self.codebooks,
             self.costs,
             self.n_jobs,
+            self.device,
         )
 
     def _scores(self, model: MixtureModel, samples: Sequence[Samples]) -> list[npt.NDArray[np.float64]]:
@@ -490,7 +493,9 @@ class _Trainer:
             for first in range(0, len(some), _SCORED_TOGETHER):
                 piece = np.s_[first : first + _SCORED_TOGETHER]
                 alone = [other[piece if i == number else np.s_[:0]] for i, other in enumerate(samples)]
-                rows = PlacementRows(parameters, alone, self.codebooks, n_jobs=self.n_jobs)
+                rows = PlacementRows(
+                    parameters, alone, self.codebooks, n_jobs=self.n_jobs, device=self.device
+                )
                 scores[number][piece] = rows.scores(vector)
         return scores
 

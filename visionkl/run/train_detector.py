@@ -71,8 +71,8 @@ class TrainOptions:
     max_memory : str
         How much memory training may use, such as 8G or 500M.
     device : str
-        Where pictures are described and searched: auto (a GPU, if one computes), cpu, cuda, or cuda:1 for the
-        second GPU. What is learned from them is learned on the CPU.
+        Where pictures are described and searched, and the solver's passes made: auto (a GPU, if one
+        computes), cpu, cuda, or cuda:1 for the second GPU.
     dry_run : bool
         Count what there is to learn from, guess memory and time, and stop.
     on_bad_data : {"stop", "skip"}

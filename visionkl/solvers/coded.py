@@ -32,11 +32,11 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu.codes import LANES
 from visionkl.backend.dispatch import CPU, Device, device_of, to_host
-from visionkl.backend.gpu.device import free_memory, in_blocks, is_out_of_memory
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.solvers.rows import DenseRows, check_codes, cut, with_shares
+from visionkl.solvers.rows import CODES_ON_A_GPU, DenseRows, check_codes, cut, turn_there, with_shares
 
 Vector = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.float32]
@@ -52,9 +52,8 @@ _TASKS_OF_WAVE = 16
 _MOST_LANES = 2 * LANES
 # Codes are turned in pieces of so many rows, and an eighth as many blocks.
 _SQUARE = 512
-# On a GPU: rows, and codes, of a piece, and blocks whose tables are made at a time.
+# On a GPU: rows of a piece, and blocks whose tables are made at a time.
 _CHUNK_ON_A_GPU = 2**18
-_CODES_ON_A_GPU = 2**28
 _TILE_ON_A_GPU = 512
 # Columns that are decoded at a time for a Gram matrix.
 _PANEL = 2048
@@ -99,7 +98,7 @@ class QuantisedRows:
         self.n_jobs = n_jobs
         self.mapped = _is_mapped(given)
         self._words = self.device.put(self.words)
-        turned = _turn_there(given, self.device) if self.device.is_gpu else None
+        turned = turn_there(given, self.device) if self.device.is_gpu else None
         if turned is None:
             turned = given if self.mapped else _turn(given, n_jobs)
         self._codes = turned
@@ -175,7 +174,7 @@ class QuantisedRows:
 
             with self.device.use():
                 in_blocks(
-                    go_over, last - first, max(1, min(_CHUNK_ON_A_GPU, _CODES_ON_A_GPU // self.n_blocks))
+                    go_over, last - first, max(1, min(_CHUNK_ON_A_GPU, CODES_ON_A_GPU // self.n_blocks))
                 )
             return
         size_of_group = max(_LEAST_BLOCKS, -(-self.n_blocks // 8 // _TILE) * _TILE)
@@ -345,24 +344,6 @@ def _turn(codes: npt.NDArray[Any], n_jobs: int | None) -> npt.NDArray[Any]:
             turned[blocks, band] = codes[band, blocks].T
 
     run_tasks(turn, cut(0, codes.shape[1], _SQUARE // 8), n_jobs)
-    return turned
-
-
-def _turn_there(codes: Any, device: Device) -> Any:
-    """Copy codes `(n, n_blocks)` into `(n_blocks, n)` on a GPU; None where its memory is too small."""
-    with device.use():
-        try:
-            turned = device.namespace.empty(codes.shape[::-1], codes.dtype)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            free_memory()
-            return None
-
-        def turn(band: slice) -> None:
-            turned[:, band] = device.put(codes[band]).T
-
-        in_blocks(turn, len(codes), max(1, _CODES_ON_A_GPU // codes.shape[1]))
     return turned
 
 

@@ -27,7 +27,7 @@ from scipy import sparse
 
 from visionkl.backend.cpu.solver import look_up, scatter
 from visionkl.backend.dispatch import CPU, Device, device_of, to_host
-from visionkl.backend.gpu.device import in_blocks
+from visionkl.backend.gpu.device import free_memory, in_blocks, is_out_of_memory
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
@@ -39,6 +39,8 @@ _BAND_OF_CODES = 2048
 _TILE_OF_BLOCKS = 16
 # On a GPU; float32 sums of more rows would lose digits.
 _BAND_ON_A_GPU = 8192
+#: Codes that are brought to a GPU at a time.
+CODES_ON_A_GPU = 2**28
 
 
 class Rows(Protocol):
@@ -194,6 +196,8 @@ class CodedRows:
         into that order.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : visionkl.backend.dispatch.Device
+        Where to go over them. A GPU keeps the codes if there is memory for them; scores and sums come back.
 
     Examples
     --------
@@ -211,11 +215,15 @@ class CodedRows:
         *,
         samples_last: bool = False,
         n_jobs: int | None = None,
+        device: Device = CPU,
     ) -> None:
         check_number("CodedRows", "n_codewords", n_codewords, low=1, high=1 << 16, integer=True)
         given = np.asarray(codes)
         check_codes(given.T if samples_last else given, n_codewords)
-        self.codes = np.ascontiguousarray(given if samples_last else given.T)
+        by_sample = given.T if samples_last else given
+        codes_there = turn_there(by_sample, device) if device.is_gpu else None
+        self.codes = np.ascontiguousarray(by_sample.T) if codes_there is None else codes_there
+        self.device = device
         self.n_codewords = n_codewords
         self.n_blocks, self.n_rows = self.codes.shape
         self.dim = self.n_blocks * n_codewords
@@ -224,6 +232,8 @@ class CodedRows:
     def scores(self, v: Vector) -> Vector:
         """Return sums of table entries `(n_rows,)` for `v (dim,)`, or `(k, n_rows)` for `v (k, dim)`."""
         tables = v.astype(np.float32).reshape(-1, self.n_blocks, self.n_codewords)
+        if self.device.is_gpu:
+            return self._scores_there(tables).reshape(*v.shape[:-1], self.n_rows)
         scores = np.zeros((len(tables), self.n_rows))
         run_tasks(
             lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task]),
@@ -234,6 +244,8 @@ class CodedRows:
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return histograms `(k, dim)` of the codes of rows `first, first + 1, ...`, with `shares (k, m)`."""
+        if self.device.is_gpu:
+            return self._combine_there(shares, first).reshape(len(shares), self.dim)
         tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
         shared = [with_shares(line, first) for line in shares]
 
@@ -244,6 +256,43 @@ class CodedRows:
         # Tiles of blocks write to different tables, so nothing has to be added up afterwards.
         run_tasks(fill, product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)), self.n_jobs)
         return tables.reshape(len(shares), self.dim)
+
+    def _scores_there(self, tables: npt.NDArray[np.float32]) -> Vector:
+        scores = np.empty((len(tables), self.n_rows))
+        look_up_there = self.device.loops("solver").look_up
+
+        def score(band: slice) -> None:
+            codes, start = self._codes_there(band)
+            for number, table in enumerate(tables):
+                sums = self.device.namespace.zeros(band.stop - band.start)
+                look_up_there(codes, start, start + len(sums), self.device.put(table), sums)
+                scores[number, band] = to_host(sums)
+
+        with self.device.use():
+            in_blocks(score, self.n_rows, max(CODES_ON_A_GPU // self.n_blocks, 1))
+        return scores
+
+    def _combine_there(self, shares: Vector, first: int) -> Vector:
+        total = np.zeros((len(shares), self.n_blocks, self.n_codewords))
+        scatter_there, put = self.device.loops("solver").scatter, self.device.put
+
+        def add(some: slice) -> None:
+            codes, start = self._codes_there(slice(first + some.start, first + some.stop))
+            tables = self.device.namespace.zeros(total.shape)
+            for number, line in enumerate(shares[:, some]):
+                samples, own = with_shares(line, start)
+                scatter_there(codes, 0, self.n_blocks, put(samples), put(own), tables[number])
+            total.__iadd__(to_host(tables))
+
+        with self.device.use():
+            in_blocks(add, shares.shape[1], max(CODES_ON_A_GPU // self.n_blocks, 1))
+        return total
+
+    def _codes_there(self, rows: slice) -> tuple[Any, int]:
+        """Return codes on the device, and where in them some rows begin."""
+        if device_of(self.codes).is_gpu:
+            return self.codes, rows.start
+        return self.device.put(np.ascontiguousarray(self.codes[:, rows])), 0
 
 
 def as_rows(X: Any, *, n_jobs: int | None = None, device: Device = CPU) -> Rows:
@@ -258,6 +307,24 @@ def as_rows(X: Any, *, n_jobs: int | None = None, device: Device = CPU) -> Rows:
             "array."
         )
     return SparseRows(X, n_jobs=n_jobs)
+
+
+def turn_there(codes: Any, device: Device) -> Any:
+    """Copy codes `(n, n_blocks)` into `(n_blocks, n)` on a GPU; None where its memory is too small."""
+    with device.use():
+        try:
+            turned = device.namespace.empty(codes.shape[::-1], codes.dtype)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            free_memory()
+            return None
+
+        def turn(band: slice) -> None:
+            turned[:, band] = device.put(codes[band]).T
+
+        in_blocks(turn, len(codes), max(1, CODES_ON_A_GPU // codes.shape[1]))
+    return turned
 
 
 def with_shares(shares: Vector, first: int) -> tuple[npt.NDArray[np.uint32], Vector]:

@@ -22,7 +22,7 @@ from visionkl.learning.binary import MBKLClassifier
 from visionkl.learning.svm import BundleSVC, BundleSVR
 from visionkl.solvers import coded, rows
 from visionkl.solvers.coded import DecodingRows, TableRows
-from visionkl.solvers.rows import DenseRows
+from visionkl.solvers.rows import CodedRows, DenseRows
 
 # One way of running is enough: each kernel is tested in all ways elsewhere.
 WAYS = [("plain", "random"), pytest.param(("cuda", "device"), marks=pytest.mark.gpu)]
@@ -247,7 +247,7 @@ def test_rows_of_codes_are_those_of_the_cpu(gpu, kind, k, fits, monkeypatch, tmp
     monkeypatch.setattr(coded, "_CHUNK_ON_A_GPU", 40)
     monkeypatch.setattr(coded, "_TILE_ON_A_GPU", 2)
     if not fits:
-        monkeypatch.setattr(coded, "_turn_there", lambda codes, device: None)
+        monkeypatch.setattr(coded, "turn_there", lambda codes, device: None)
     random = np.random.default_rng(0)
     codes = random.integers(0, 9, (90, 5)).astype(np.uint8)
     np.save(tmp_path / "codes.npy", codes)
@@ -262,6 +262,23 @@ def test_rows_of_codes_are_those_of_the_cpu(gpu, kind, k, fits, monkeypatch, tmp
         assert np.array_equal(there.stored(), codes)
         part = slice(3, 50), slice(1, 4)
         assert np.array_equal(gpu.get(there.decode(*part)), here.decode(*part))
+
+
+@pytest.mark.parametrize("samples_last", [True, False])
+@pytest.mark.parametrize("fits", [True, False])
+def test_rows_with_tables_as_coefficients_are_those_of_the_cpu(gpu, fits, samples_last, monkeypatch):
+    monkeypatch.setattr(rows, "CODES_ON_A_GPU", 150)  # thirty rows at a time
+    if not fits:
+        monkeypatch.setattr(rows, "turn_there", lambda codes, device: None)
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 300, (80, 5)).astype(np.uint16)
+    given = codes.T if samples_last else codes
+    here = CodedRows(given, 300, samples_last=samples_last)
+    there = CodedRows(given, 300, samples_last=samples_last, device=dispatch.Device(0))
+    for v in (random.normal(size=1500), random.normal(size=(2, 1500))):
+        np.testing.assert_allclose(there.scores(v), here.scores(v), rtol=1e-6, atol=1e-6)
+    shares = random.normal(size=(2, 60)) * (random.random(60) < 0.7)
+    np.testing.assert_allclose(there.combine(shares, 15), here.combine(shares, 15), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
