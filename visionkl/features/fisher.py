@@ -53,8 +53,9 @@ from visionkl.backend.dispatch import CPU, Device, device_of, kept_on, to_host
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.features.cells import count_cells, regions, relative_places
+from visionkl.features.densities import BLOCK_ROWS, Densities, Mixture, add_sums
 from visionkl.features.encoder import PictureEncoder
-from visionkl.features.gmm import BLOCK_ROWS, Densities, DiagonalGMM, Mixture, add_sums
+from visionkl.features.gmm import DiagonalGMM
 from visionkl.features.local import LocalDescriptors
 
 # Descriptors to learn from, for each Gaussian.

@@ -26,8 +26,8 @@ Implementation
   explained worst.
 - Sums are made in one order: the result depends on `random_state` and not on `n_jobs`.
 
-On a GPU the passes over rows are computed there, in larger blocks; k-means and the new Gaussians of each pass
-are the CPU's.
+The sums are in `visionkl.features.densities`. On a GPU the passes over rows are computed there, in larger
+blocks; k-means and the new Gaussians of each pass are the CPU's.
 
 If unsure, take 256 Gaussians on 64 to 80 principal components for Fisher vectors, and a thousand rows for
 each Gaussian.
@@ -35,8 +35,7 @@ each Gaussian.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,19 +44,13 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu.kmeans import find_words, learn_words
-from visionkl.backend.cpu.mixture import add_relevant
 from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, to_host, validated_rows
-from visionkl.backend.gpu.device import in_blocks
-from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number
+from visionkl.features.densities import Densities, Doubles, Floats, Mixture, add_sums, blocks_of
 
-#: Rows of a block: its features and posteriors fit into a core's own cache.
-BLOCK_ROWS = 512
-# On a GPU; float32 sums of more would lose digits.
-_BLOCK_ROWS_ON_A_GPU = 8192
 # Rows of a task, and the most tasks: each returns sums of its own.
 _TASK_ROWS = 8192
 _MOST_TASKS = 64
@@ -65,127 +58,12 @@ _MOST_TASKS = 64
 _START_ROWS_A_COMPONENT = 256
 _START_PASSES = 20
 _MOST_COMPONENTS = 65536
-# Sums over posteriors are a product of matrices where more than this share of them counts.
-_MANY = 1 / 8
 # A Gaussian with less than this share of one row has died.
 _DEAD = 0.1
 
-Floats = npt.NDArray[np.floating[Any]]
-Doubles = npt.NDArray[np.float64]
 # Writes the posteriors of a block's rows, given their features and where they stand among all rows; returns
 # how many of them are not negligible.
 Assign = Callable[[Floats, slice, Floats], int]
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Gaussians with diagonal covariances.
-
-    Parameters
-    ----------
-    weights : ndarray of float64, shape (n_components,)
-    means, variances : ndarray of float64, shape (n_components, n_features)
-    """
-
-    weights: Doubles
-    means: Doubles
-    variances: Doubles
-
-    def moments(self) -> tuple[Doubles, Doubles]:
-        """Return the mean and the standard deviation of each feature in the mixture as a whole."""
-        centre = self.weights @ self.means
-        return centre, np.sqrt(self.weights @ (self.variances + (self.means - centre) ** 2))
-
-
-class Densities:
-    """A mixture made ready for computing: the matrix that turns features into logarithms of densities.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    dtype : data type
-        float32 or float64: the precision of products.
-    scaling : tuple of ndarray, optional
-        What features are centred at and divided by; the mixture's own moments by default.
-    device : visionkl.backend.dispatch.Device
-        Where rows will be.
-
-    Attributes
-    ----------
-    centre, scale : ndarray of float64, shape (d,)
-    means, variances : ndarray of float64, shape (n_components, d)
-        Of the scaled features.
-    n_features : int
-        `2d + 1`: what `features` makes of a row, that is the scaled row, its squares, and a one.
-    matrix : ndarray, shape (n_features, n_components)
-        On the device.
-    block_rows : int
-        How many rows should go through at a time.
-    """
-
-    def __init__(
-        self,
-        mixture: Mixture,
-        dtype: npt.DTypeLike,
-        scaling: tuple[Doubles, Doubles] | None = None,
-        device: Device = CPU,
-    ) -> None:
-        self.device = device
-        self.block_rows = _BLOCK_ROWS_ON_A_GPU if device.is_gpu else BLOCK_ROWS
-        self.dtype = np.dtype(dtype)
-        self.centre, self.scale = scaling or mixture.moments()
-        self.means = (mixture.means - self.centre) / self.scale
-        self.variances = mixture.variances / self.scale**2
-        self.size = mixture.means.shape[1]
-        self.n_features = 2 * self.size + 1
-        constants = np.log(mixture.weights) - np.log(2 * np.pi * mixture.variances).sum(axis=1) / 2
-        constants -= (self.means**2 / self.variances).sum(axis=1) / 2
-        rows = (self.means / self.variances, -0.5 / self.variances, constants[:, None])
-        self.matrix = device.put(np.ascontiguousarray(np.concatenate(rows, axis=1).T, self.dtype))
-        self._centre = device.put(self.centre.astype(self.dtype))
-        self._factor = device.put((1 / self.scale).astype(self.dtype))
-
-    @property
-    def n_components(self) -> int:
-        """Number of Gaussians."""
-        return self.matrix.shape[1]
-
-    def features(self, rows: Floats, out: Floats) -> Floats:
-        """Write the features of rows `(n, d)` into the first `n` rows of `out`, and return those."""
-        out = out[: len(rows)]
-        scaled = out[:, : self.size]
-        self.device.namespace.subtract(rows, self._centre, out=scaled)
-        scaled *= self._factor
-        return self.complete(out)
-
-    def complete(self, features: Floats) -> Floats:
-        """Write squares and ones beside scaled rows, which stand in the first columns."""
-        scaled = features[:, : self.size]
-        self.device.namespace.multiply(scaled, scaled, out=features[:, self.size : -1])
-        features[:, -1] = 1
-        return features
-
-    def posteriors(self, features: Floats, out: Floats) -> tuple[Floats, int]:
-        """Write the posteriors of features into `out`; return log-likelihoods, and how many count."""
-        xp = self.device.namespace
-        xp.matmul(features, self.matrix, out=out)
-        log_likelihoods = xp.empty(len(features), self.dtype)
-        n_relevant = self.device.loops("mixture").posteriors_into(out, log_likelihoods)
-        return log_likelihoods, n_relevant
-
-    def room(self, n_rows: int | None = None) -> tuple[Floats, Floats]:
-        """Allocate memory for the features and the posteriors of a block, or of some rows."""
-        xp, n = self.device.namespace, self.block_rows if n_rows is None else n_rows
-        return xp.empty((n, self.n_features), self.dtype), xp.empty((n, self.n_components), self.dtype)
-
-    def go_over(self, work: Callable[[slice], None], n_rows: int) -> None:
-        """Call `work` on blocks of rows; on a GPU, on smaller ones while memory is short."""
-        if self.device.is_gpu:
-            with self.device.use():
-                in_blocks(work, n_rows, self.block_rows)
-        else:
-            for block in _blocks(slice(0, n_rows)):
-                work(block)
 
 
 class DiagonalGMM(DensityMixin, BaseEstimator):
@@ -339,7 +217,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 
         def compute(part: slice) -> None:
             room, _ = densities.room()
-            for block in _blocks(part):
+            for block in blocks_of(part):
                 features = densities.features(rows[block], room)
                 log_likelihoods[block], _ = densities.posteriors(features, posteriors[block])
 
@@ -431,36 +309,13 @@ class _Learner:
 
 def _moments(rows: Floats) -> tuple[Doubles, Doubles]:
     """Mean and standard deviation of each feature; constant ones count as the widest, or as 1."""
-    blocks = list(_blocks(slice(0, len(rows))))
+    blocks = list(blocks_of(slice(0, len(rows))))
     centre = sum(rows[block].sum(axis=0, dtype=np.float64) for block in blocks) / len(rows)
     squares = sum(((rows[block] - centre) ** 2).sum(axis=0) for block in blocks)
     scale = np.sqrt(squares / len(rows))
     # What rounding leaves of a constant feature is no variance.
     varies = scale > 1e-7 * np.abs(centre) if rows.dtype == np.float32 else scale > 1e-15 * np.abs(centre)
     return centre, np.where(varies, scale, scale.max(initial=0, where=varies) or 1.0)
-
-
-def add_sums(posteriors: Floats, features: Floats, n_relevant: int, total: Doubles) -> None:
-    """Add to `total` the sums of a block's features, weighted by posteriors.
-
-    Parameters
-    ----------
-    posteriors : ndarray, shape (n, n_components)
-    features : ndarray, shape (n, n_features)
-    n_relevant : int
-        How many posteriors are not negligible. In float32, where they are few, only those count.
-    total : ndarray of float64, shape (n_components, n_features)
-    """
-    device = device_of(total)
-    if device.is_gpu:
-        device.loops("mixture").add_relevant(posteriors, features, total)
-    elif features.dtype == np.float32 and n_relevant < _MANY * posteriors.size:
-        sums = scratch("mixture sums", total.shape, np.float32)
-        sums[:] = 0
-        add_relevant(posteriors, features, sums)
-        total += sums
-    else:
-        total += posteriors.T @ features
 
 
 def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None) -> Doubles:
@@ -471,7 +326,7 @@ def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None
     def add_up(part: slice) -> Doubles:
         total = np.zeros((densities.n_components, densities.n_features))
         feature_room, posterior_room = densities.room()
-        for block in _blocks(part):
+        for block in blocks_of(part):
             features = densities.features(rows[block], feature_room)
             posteriors = posterior_room[: len(features)]
             add_sums(posteriors, features, assign(features, block, posteriors), total)
@@ -499,8 +354,3 @@ def _parts(n: int) -> list[slice]:
     """Cut rows into tasks, in the same way for any number of threads."""
     size = max(_TASK_ROWS, -(-n // _MOST_TASKS))
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def _blocks(part: slice) -> Iterator[slice]:
-    for start in range(part.start, part.stop, BLOCK_ROWS):
-        yield slice(start, min(start + BLOCK_ROWS, part.stop))

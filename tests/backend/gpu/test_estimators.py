@@ -11,7 +11,7 @@ from visionkl.backend import dispatch
 from visionkl.backend.gpu import device as cuda
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import DataError, UsageError
-from visionkl.features import gmm, sift
+from visionkl.features import densities, sift
 from visionkl.features.fisher import FisherVector
 from visionkl.features.gmm import DiagonalGMM
 from visionkl.features.sift import DenseSIFT, dense_sift
@@ -68,7 +68,7 @@ def test_shrunken_pictures_are_described_where_they_lie(gpu, image):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_mixtures_are_those_of_the_cpu(gpu, dtype, monkeypatch):
-    monkeypatch.setattr(gmm, "_BLOCK_ROWS_ON_A_GPU", 64)
+    monkeypatch.setattr(densities, "_BLOCK_ROWS_ON_A_GPU", 64)
     X = mixed(dtype=dtype)
     bound = 1e-3 if dtype == np.float32 else 1e-9
     here, there = DiagonalGMM(3).fit(X), DiagonalGMM(3, device="cuda").fit(X)
