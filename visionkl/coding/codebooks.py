@@ -220,10 +220,13 @@ class Codebooks:
                 f"Codebooks: codes have {self.n_blocks} blocks; this array has the shape {array.shape}."
             )
         fits = array.dtype.kind == "u" and np.iinfo(array.dtype).max < self.n_codewords
-        if not fits and array.size and (array.min() < 0 or array.max() >= self.n_codewords):
-            raise DataError(
-                f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {array.min()}..{array.max()}."
-            )
+        if not fits and array.size:
+            with device_of(array).use():
+                low, high = int(array.min()), int(array.max())
+            if low < 0 or high >= self.n_codewords:
+                raise DataError(
+                    f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {low}..{high}."
+                )
         return array
 
     def tables(self, weights: npt.ArrayLike) -> FloatArray:

@@ -176,7 +176,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 
     def score(self, X: npt.ArrayLike, y: object = None) -> float:
         """Compute the mean log-likelihood of rows."""
-        return float(self.score_samples(X).mean(dtype=np.float64))
+        return float(to_host(self.score_samples(X)).mean(dtype=np.float64))
 
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Compute the posteriors of all Gaussians.
@@ -193,7 +193,8 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Find the Gaussian with the largest posterior for each row."""
-        return self.predict_proba(X).argmax(axis=1)
+        with device_of(X).use():
+            return self.predict_proba(X).argmax(axis=1)
 
     def _posteriors(self, X: npt.ArrayLike) -> tuple[Floats, Floats]:
         check_is_fitted(self)

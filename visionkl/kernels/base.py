@@ -66,7 +66,8 @@ class Kernel:
                 )
             device = device_of(rows, others)
             dtype = np.result_type(rows.dtype, others.dtype)
-            rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
+            with device.use():
+                rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
         with device.use(), enough_memory(f"a matrix of {len(rows)} × {len(others)} kernels"):
             return self._matrix(rows, others, device, 1 if device.is_gpu else n_jobs)
 
@@ -87,7 +88,9 @@ class Kernel:
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return device_of(rows).namespace.ones(len(rows), rows.dtype)
+        device = device_of(rows)
+        with device.use():
+            return device.namespace.ones(len(rows), rows.dtype)
 
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
@@ -109,7 +112,8 @@ class Kernel:
 
 def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = False) -> None:
     """Complain if a number is below the bound, or equal to it if that is not allowed."""
-    lowest = rows.min()
+    with device_of(rows).use():
+        lowest = float(rows.min())
     if lowest > bound or (inclusive and lowest == bound):
         return
     rows = to_host(rows)

@@ -101,7 +101,8 @@ class BinaryKernel(Kernel):
         width = 8 * -(-self.questions.n_maps // 64)
         device = device_of(left, right)
         xp, loops = device.namespace, device.loops("bits")
-        left, right = xp.ascontiguousarray(left, np.uint8), xp.ascontiguousarray(right, np.uint8)
+        with device.use():
+            left, right = xp.ascontiguousarray(left, np.uint8), xp.ascontiguousarray(right, np.uint8)
         if left.ndim != 2 or right.ndim != 2 or left.shape[1] != width or right.shape[1] != width:
             raise DataError(
                 f"BinaryKernel: bits of {self.questions.n_maps} maps have {width} bytes a sample; these "
@@ -131,7 +132,9 @@ class BinaryKernel(Kernel):
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
         one = 1.0 if self.theta is None else float(self.theta.sum())
-        return device_of(rows).namespace.full(rows.shape[0], one, rows.dtype)
+        device = device_of(rows)
+        with device.use():
+            return device.namespace.full(rows.shape[0], one, rows.dtype)
 
     def check(self, X: Any) -> Any:
         """Return rows that this kernel takes, dense or sparse, or complain."""

@@ -233,7 +233,8 @@ class BundleMachine(BaseEstimator):
             raise DataError(
                 f"{type(self).__name__}: codes have the shape (n_samples, n_blocks), not {codes.shape}."
             )
-        return codes.astype(books.code_dtype, copy=False)
+        with device_of(codes).use():
+            return codes.astype(books.code_dtype, copy=False)
 
     def _warn_of_gap(self) -> None:
         if not self._converged:

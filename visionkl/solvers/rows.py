@@ -86,14 +86,15 @@ class DenseRows:
         matrix: Any = X if home.is_gpu else np.asarray(X)
         if matrix.dtype.kind not in "uifb":
             raise DataError(f"The training data must be numbers, not {matrix.dtype}.")
-        if matrix.dtype != np.float32:
-            matrix = matrix.astype(np.float64, copy=False)
         _check_shape(matrix.shape)
-        self.X = home.namespace.ascontiguousarray(matrix)
-        self.n_rows, self.dim = self.X.shape
+        with home.use():
+            if matrix.dtype != np.float32:
+                matrix = matrix.astype(np.float64, copy=False)
+            matrix = home.namespace.ascontiguousarray(matrix)
+            _check_finite(matrix)
+        self.n_rows, self.dim = matrix.shape
         self.n_jobs = n_jobs
-        _check_finite(self.X)
-        self.X = self.device.hold(self.X)
+        self.X = self.device.hold(matrix)
 
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
@@ -363,7 +364,8 @@ def check_codes(codes: npt.NDArray[Any], n_codewords: int) -> None:
     if codes.dtype not in (np.uint8, np.uint16):
         raise DataError(f"Codes must be uint8 or uint16, not {codes.dtype}.")
     _check_shape(codes.shape)
-    largest = int(codes.max())
+    with device_of(codes).use():
+        largest = int(codes.max())
     if largest >= n_codewords:
         raise DataError(
             f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
