@@ -129,8 +129,9 @@ def feature_pyramid(
     keep : callable, optional
         What to make of the cells `(rows, cols, 32)` of each level, before they are framed: its results are
         the pyramid's levels. The cells themselves lie in memory that is used again.
-    device : visionkl.backend.dispatch.Device
-        Where it is computed, and where the levels lie.
+    device : str
+        Where it is computed, and where the levels lie: "cpu", "cuda", "cuda:1" and so on, or "auto". With a
+        picture that lies on a GPU, it is that one.
 
     Returns
     -------

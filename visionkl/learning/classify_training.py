@@ -9,8 +9,8 @@
 
 What a step leaves is a file in the work folder, and a step whose file is there is not done again; a file of
 codes that is not complete is gone on with. Nothing depends on the number of threads, on where it was
-interrupted, or on how many pictures are encoded at a time, so the classifier is the same to the last bit; on
-a GPU, where sums are made in no fixed order, to the last digits.
+interrupted, or on how many pictures are encoded at a time, so the classifier is the same to the last bit; but
+on a GPU, where sums are made in no fixed order, the last digits may differ.
 
 At no time are there more vectors in memory than those of some pictures, and the sample of step 2 lies in a
 mapped file of at most half of `max_memory`.
