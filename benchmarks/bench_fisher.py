@@ -15,8 +15,9 @@ from harness import Contestant, Setting, row
 from limits import matrix_product
 
 from visionkl.core.rng import stream
+from visionkl.features.densities import Mixture
 from visionkl.features.fisher import FisherVector
-from visionkl.features.gmm import DiagonalGMM, Mixture, _Learner
+from visionkl.features.gmm import DiagonalGMM, _Learner
 from visionkl.features.local import LocalDescriptors
 from visionkl.features.sift import dense_sift
 

@@ -160,6 +160,12 @@ def rows_work(n: int = 100_000, d: int = 3000) -> list[Work]:
             cache=2 * n * others * n_stumps / 8,
             single=4 * n * others * n_stumps / 64,
         ),
+        Work(
+            f"weigh_f32 (20 000 bits, {others} rows)",
+            (n + others) * n_stumps / 8 + 4 * n * others,
+            cache=(2 + 8) * n * others * n_stumps / 8,
+            double=n * others * n_stumps / 8,
+        ),
         Work("posteriors_f32 (256 Gaussians)", 3 * 8 * n * 256, single=30 * n * 256),
         Work("add_relevant (product, 256 × 161)", 4 * n * (256 + 161), single=2 * n * 256 * 161),
     ]

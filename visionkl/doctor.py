@@ -136,6 +136,39 @@ def _sums(device: Device) -> Any:
     return tables
 
 
+def _descriptors(device: Device) -> Any:
+    random, values = _random(), device.namespace.zeros((6, 128), np.float32)
+    device.loops("sift").describe(
+        device.put(random.uniform(0, 255, (24, 30)).astype(np.float32)),
+        smoother=np.array([0.25, 0.5, 0.25], np.float32),
+        kernels=random.random((1, 5)).astype(np.float32),
+        bin_weights=np.ones(4, np.float32),
+        bin_size=3,
+        step=4,
+        first=(2, 3),
+        counts=(3, 2),
+        threshold=0.5,
+        root=True,
+        values=values,
+        at=0,
+        channel=0,
+    )
+    return values
+
+
+def _posteriors(device: Device) -> Any:
+    logarithms = device.put(_random().normal(0, 5, (200, 40)).astype(np.float32))
+    device.loops("mixture").posteriors_into(logarithms, device.namespace.empty(200, np.float32))
+    return logarithms
+
+
+def _bits(device: Device) -> Any:
+    random, words = _random(), device.namespace.zeros((50, 3), np.uint64)
+    values, thresholds = random.normal(size=(50, 150)), random.normal(size=150)
+    device.loops("bits").encode_above(device.put(values), device.put(thresholds), words)
+    return words.view(np.uint8)
+
+
 _CHECKS: dict[str, Check] = {
     "HOG cells": _cells,
     "product-quantiser codes": _codes,
@@ -143,6 +176,9 @@ _CHECKS: dict[str, Check] = {
     "distance transforms": _distances,
     "χ² kernels": _pairs,
     "sums over codes": _sums,
+    "dense SIFT": _descriptors,
+    "posteriors of mixtures": _posteriors,
+    "bits": _bits,
 }
 
 

@@ -164,6 +164,60 @@ def test_a_row_that_does_not_fit_is_an_error(monkeypatch):
         device.in_blocks(work, 20, 16)
 
 
+def test_what_cannot_be_cut_into_blocks_is_named(monkeypatch):
+    monkeypatch.setattr(device, "namespace", Pool)
+    said = r"too small for the picture's search \(OutOfMemoryError: 7 GB\)"
+    with pytest.raises(DeviceError, match=said), device.enough_memory("the picture's search"):
+        raise OutOfMemoryError("7 GB")
+    with pytest.raises(ZeroDivisionError), device.enough_memory("it"):
+        raise ZeroDivisionError
+
+
+def test_arrays_that_do_not_fit_stay(monkeypatch):
+    class Full(Pool):
+        cuda = FakeCuda(FakeRuntime())
+
+        def asarray(self, array):
+            raise OutOfMemoryError("7 GB")
+
+    monkeypatch.setattr(device, "namespace", Full)
+    array = np.zeros(3)
+    assert dispatch.Device(0).hold(array) is array
+    with pytest.raises(OutOfMemoryError):
+        dispatch.Device(0).put(array)
+    assert dispatch.CPU.hold(array) is array
+
+
+def test_things_on_a_gpu_stay_as_long_as_what_they_are_made_of(monkeypatch):
+    class Module:
+        cuda = FakeCuda(FakeRuntime())
+
+    class Owner:
+        pass
+
+    monkeypatch.setattr(device, "namespace", Module)
+    owner, made = Owner(), []
+
+    def make():
+        made.append(object())
+        return made[-1]
+
+    first, second = dispatch.Device(0), dispatch.Device(1)
+    assert dispatch.kept_on(first, owner, make) is dispatch.kept_on(first, owner, make)
+    assert dispatch.kept_on(second, owner, make) is not dispatch.kept_on(first, owner, make)
+    assert len(made) == 2
+    assert dispatch.kept_on(dispatch.CPU, owner, make) is not dispatch.kept_on(dispatch.CPU, owner, make)
+    n_owners = len(dispatch._KEPT)
+    del owner
+    assert len(dispatch._KEPT) == n_owners - 1
+
+
+def test_a_gpu_without_the_array_api_is_not_enough(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", FakeModule(FakeRuntime()))
+    monkeypatch.setattr(device, "find_spec", lambda name: None)
+    assert "array-api-compat is not installed; pip install" in device.problem()
+
+
 def test_other_errors_pass_through(monkeypatch):
     monkeypatch.setattr(device, "namespace", Pool)
 

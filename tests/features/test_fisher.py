@@ -13,9 +13,9 @@ from sklearn.svm import SVC
 
 from tests.features.local_patches import Patches, random_descriptors, random_pictures
 from visionkl.core.errors import DataError, ModelFileError, UsageError
-from visionkl.features import gmm
+from visionkl.features import densities
+from visionkl.features.densities import Mixture
 from visionkl.features.fisher import FisherVector
-from visionkl.features.gmm import Mixture
 from visionkl.features.local import LocalDescriptors
 
 SMALL = {"n_components": 5, "n_pca": 4, "descriptors": Patches()}
@@ -91,7 +91,7 @@ def test_the_formula_where_few_gaussians_count(monkeypatch):
     expected = slow_fisher(model.mixture_, rows_of(model, pictures[0])).ravel()
     sparse = model.encode(pictures[0])
     np.testing.assert_allclose(sparse, expected, atol=1e-3)
-    monkeypatch.setattr(gmm, "_MANY", 0)  # by products of matrices alone
+    monkeypatch.setattr(densities, "_MANY", 0)  # by products of matrices alone
     dense = model.encode(pictures[0])
     assert not np.array_equal(sparse, dense)
     np.testing.assert_allclose(sparse, dense, atol=2e-4)

@@ -9,7 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import stream
-from visionkl.features.gmm import DiagonalGMM, Mixture, _Learner
+from visionkl.features.densities import Mixture
+from visionkl.features.gmm import DiagonalGMM, _Learner
 
 
 @parametrize_with_checks([DiagonalGMM(n_components=2, max_iter=5)])

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from visionkl.backend.cpu.mixture import add_relevant, posteriors_into
-from visionkl.features.gmm import add_sums
+from visionkl.features.densities import add_sums
 
 
 @pytest.mark.parametrize("n_components", [1, 3, 4, 7, 64, 256])

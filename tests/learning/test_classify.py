@@ -96,7 +96,7 @@ class TestClassifier:
     def test_refusals(self):
         with pytest.raises(UsageError, match="has not been trained"):
             ImageClassifier().predict(NEW)
-        with pytest.raises(UsageError, match="no parameter n_gausians; there are n_jobs, channels"):
+        with pytest.raises(UsageError, match="no parameter n_gausians; there are n_jobs, device, channels"):
             ImageClassifier(n_gausians=3)
         for name, value in [("channels", ["grey", "grey"]), ("channels", ["infrared"]), ("cost", []),
                             ("cost", [0.0]), ("step", 0), ("n_pca", 200), ("coding", "zip")]:  # fmt: skip

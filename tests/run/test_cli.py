@@ -150,3 +150,25 @@ class TestDetect:
         process.stdout.close()
         assert process.wait(timeout=120) == 1
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["detect", "--model", "m.safetensors", "picture.jpg"],
+        ["evaluate", "--model", "m.safetensors"],
+        ["train-detector"],
+        ["train-context", "--model", "m.safetensors"],
+        ["train-classifier"],
+        ["classify", "--model", "m.safetensors", "picture.jpg"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_device_that_is_not_there_is_an_error_before_anything_else(
+    arguments, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*arguments, "--device", "cuda:99"]) == 1
+    assert "device 'cuda:99' cannot compute here: " in capsys.readouterr().err
+    assert main([*arguments, "--device", "gpu"]) == 2
+    assert not list(tmp_path.iterdir())

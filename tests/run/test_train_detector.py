@@ -63,7 +63,7 @@ class Trainer:
         return ["codebooks", "roots", "parts", "boxes"]
 
     def train_on(self, data, settings, *, n_jobs=None, executor=None, folder=None,
-                 max_memory=None, observer=None, state=None):  # fmt: skip
+                 max_memory=None, observer=None, state=None, device=None):  # fmt: skip
         n = len(data.pictures)
         self.seen = {"n_pictures": n, "max_memory": max_memory, "settings": settings}
         model = first_model(data, settings) if state is None else state.model
@@ -446,7 +446,8 @@ class TestFailures:
             ),
             (["--data", "data"], 2, "say with --category which class to find; VOC2007 train has digger"),
             ([*ARGUMENTS, "--train-split", "tran"], 2, "there is no split 'tran'"),
-            ([*ARGUMENTS, "--device", "cuda"], 1, "--device cuda: this version trains on the CPU alone"),
+            ([*ARGUMENTS, "--device", "cuda:99"], 1, "device 'cuda:99' cannot compute here"),
+            ([*ARGUMENTS, "--device", "gpu"], 2, "must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'"),
             ([*ARGUMENTS, "--max-memory", "lots"], 2, "--max-memory must be an amount of memory such as 8G"),
             ([*ARGUMENTS, "--n-parts", "-1"], 2, "The 'n_parts' parameter"),
             ([*ARGUMENTS, "--n-parts", "few"], 2, "--n-parts must be a whole number, not 'few'"),

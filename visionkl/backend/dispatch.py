@@ -18,17 +18,20 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend import glue
 from visionkl.backend.gpu import device as cuda
-from visionkl.core.errors import DeviceError, UsageError
-from visionkl.core.validation import parameter_error
+from visionkl.core.errors import DataError, DeviceError, UsageError
+from visionkl.core.validation import check_rows, parameter_error
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,42 @@ class Device:
         with self.use():
             return cuda.namespace().asarray(array)
 
+    def hold(self, array: npt.NDArray[Any]) -> Any:
+        """Bring an array here if there is memory for all of it; else it stays, to be brought in blocks."""
+        try:
+            return self.put(array)
+        except Exception as error:
+            if not cuda.is_out_of_memory(error):
+                raise
+            cuda.free_memory()
+            return array
+
 
 CPU = Device()
+
+# What objects have on GPUs: not kept in the objects, which are pickled and sent to other processes.
+_KEPT: WeakKeyDictionary[Any, dict[Device, Any]] = WeakKeyDictionary()
+
+
+def kept_on(device: Device, owner: Any, make: Callable[[], Any]) -> Any:
+    """Return what `make` makes of an object on a device; it stays there as long as the object lives.
+
+    Parameters
+    ----------
+    device : Device
+        On the CPU nothing is kept.
+    owner : object
+        What it is made of, which never changes. It has one such thing on a device.
+    make : callable
+        Called with this device as the current one.
+    """
+    if not device.is_gpu:
+        return make()
+    made = _KEPT.setdefault(owner, {})
+    if device not in made:
+        with device.use():
+            made[device] = make()
+    return made[device]
 
 
 def choose_device(device: str | Device, owner: str = "device") -> Device:
@@ -130,6 +167,44 @@ def loops(name: str, *arrays: Any) -> ModuleType:
 def namespace_of(*arrays: Any) -> Any:
     """Return NumPy, or CuPy for arrays on a GPU."""
     return device_of(*arrays).namespace
+
+
+def rows_anywhere(owner: str, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Do as `check_rows`, also for rows that lie on a GPU, which stay there."""
+    device = device_of(X)
+    if not device.is_gpu:
+        return check_rows(owner, X)
+    given: Any = X
+    if given.dtype.kind not in "fiub":
+        raise DataError(f"{owner}: X must hold real numbers, not {given.dtype}.")
+    if given.ndim != 2 or 0 in given.shape:
+        raise DataError(f"{owner}: X must have the shape (n_samples, n_features), not {given.shape}.")
+    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    with device.use():
+        rows = device.namespace.ascontiguousarray(given.astype(dtype, copy=False))
+        finite = glue.all_finite(rows)
+    if not finite:
+        raise DataError(f"{owner}: X holds NaN or infinity, or numbers whose sum is; leave out such rows.")
+    return rows
+
+
+def validated_rows(estimator: Any, X: Any, *, reset: bool = False, **accepted: Any) -> Any:
+    """Do as scikit-learn's `validate_data`, also for dense rows that lie on a GPU, which stay there.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+    X : array_like, sparse matrix or CuPy array, shape (n_samples, n_features)
+    reset : bool
+        Whether features are learned, or have to be those that were.
+    **accepted
+        What scikit-learn is told to accept; on a GPU, float32 and float64 are.
+    """
+    from sklearn.utils.validation import validate_data
+
+    on_gpu = device_of(X).is_gpu
+    rows = rows_anywhere(type(estimator).__name__, X) if on_gpu else X
+    return validate_data(estimator, rows, reset=reset, skip_check_array=on_gpu, **accepted)
 
 
 def to_host(array: Any) -> npt.NDArray[Any]:

@@ -13,13 +13,12 @@ needs of `K`.
 from __future__ import annotations
 
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.pq import Codebook, make_codebook
-from visionkl.backend.dispatch import CPU, Device, device_of, to_host
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, kept_on, to_host
 from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
@@ -34,10 +33,6 @@ _POINTS_ON_A_GPU = 2**18
 
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 FloatArray = npt.NDArray[np.float32]
-
-
-# Copies of codewords on GPUs: not kept in the codebooks, which are pickled and sent to other processes.
-_ON_GPUS: WeakKeyDictionary[Codebooks, dict[Device, list[Any]]] = WeakKeyDictionary()
 
 
 class Codebooks:
@@ -102,7 +97,7 @@ class Codebooks:
         self._ready = [make_codebook(words) for words in self.words[:-1]]
         self._ready.append(make_codebook(self.words[-1, :, :last]))
 
-    def encode(self, vectors: FloatArray, n_jobs: int | None = None, device: Device = CPU) -> Codes:
+    def encode(self, vectors: FloatArray, n_jobs: int | None = None, device: str | Device = CPU) -> Codes:
         """Find the nearest codeword of each block of each vector; of equally near ones the first.
 
         Parameters
@@ -111,8 +106,9 @@ class Codebooks:
             Finite.
         n_jobs : int, optional
             Threads; all usable cores by default.
-        device : visionkl.backend.dispatch.Device
-            Where to search. Vectors that lie on a GPU are searched there anyway, and so are their codes.
+        device : str
+            Where to search: "cpu", "cuda", "cuda:1" and so on, or "auto". Vectors that lie on a GPU are
+            searched there anyway, and so are their codes.
 
         Returns
         -------
@@ -127,11 +123,13 @@ class Codebooks:
                 f"this array has the shape {vectors.shape}."
             )
         xp = home.namespace
-        codes: Codes = xp.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
-        flat = xp.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
+        with home.use():
+            codes: Codes = xp.empty((*vectors.shape[:-1], self.n_blocks), self.code_dtype)
+            flat = xp.ascontiguousarray(vectors).reshape(1, -1, self.n_features)
         flat_codes = codes.reshape(1, -1, self.n_blocks)
-        if home.is_gpu or device.is_gpu:
-            self._encode_there(flat, flat_codes, home if home.is_gpu else device)
+        where = home if home.is_gpu else choose_device(device, "Codebooks")
+        if where.is_gpu:
+            self._encode_there(flat, flat_codes, where)
             return codes
         tasks = [np.s_[:, i : i + _POINTS_A_TASK] for i in range(0, flat.shape[1], _POINTS_A_TASK)]
         run_tasks(lambda part: self.encode_into(flat[part], flat_codes[part]), tasks, n_jobs)
@@ -169,11 +167,8 @@ class Codebooks:
         """Codewords ready for searching on a device; on a GPU they stay once they were used there."""
         if not device.is_gpu:
             return self._ready
-        uploaded = _ON_GPUS.setdefault(self, {})
-        if device not in uploaded:
-            make = device.loops("pq").make_codebook
-            uploaded[device] = [make(book.words) for book in self._ready]
-        return uploaded[device]
+        make = device.loops("pq").make_codebook
+        return kept_on(device, self, lambda: [make(book.words) for book in self._ready])
 
     def decode(self, codes: npt.ArrayLike) -> FloatArray:
         """Put codewords in the place of codes.
@@ -190,9 +185,10 @@ class Codebooks:
         codes = self.check_codes(codes)
         device = device_of(codes)
         shape = (*codes.shape[:-1], self.n_blocks, self.block_size)
-        vectors = device.namespace.empty(shape, np.float32)
-        for block, words in enumerate(device.put(self.words)):
-            vectors[..., block, :] = words[codes[..., block]]
+        with device.use():
+            vectors = device.namespace.empty(shape, np.float32)
+            for block, words in enumerate(device.put(self.words)):
+                vectors[..., block, :] = words[codes[..., block]]
         return self.join(vectors)
 
     def __sklearn_clone__(self) -> Codebooks:
@@ -203,8 +199,9 @@ class Codebooks:
         """Put blocks `(..., n_blocks, block_size)` back to where their features stand in a vector."""
         joined = blocks.reshape(*blocks.shape[:-2], self.n_blocks * self.block_size)
         device = device_of(blocks)
-        vectors = device.namespace.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
-        vectors[..., device.put(self.order)] = joined[..., : self.n_features]
+        with device.use():
+            vectors = device.namespace.empty((*blocks.shape[:-2], self.n_features), blocks.dtype)
+            vectors[..., device.put(self.order)] = joined[..., : self.n_features]
         return vectors
 
     def split(self, vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -223,10 +220,13 @@ class Codebooks:
                 f"Codebooks: codes have {self.n_blocks} blocks; this array has the shape {array.shape}."
             )
         fits = array.dtype.kind == "u" and np.iinfo(array.dtype).max < self.n_codewords
-        if not fits and array.size and (array.min() < 0 or array.max() >= self.n_codewords):
-            raise DataError(
-                f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {array.min()}..{array.max()}."
-            )
+        if not fits and array.size:
+            with device_of(array).use():
+                low, high = int(array.min()), int(array.max())
+            if low < 0 or high >= self.n_codewords:
+                raise DataError(
+                    f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {low}..{high}."
+                )
         return array
 
     def tables(self, weights: npt.ArrayLike) -> FloatArray:

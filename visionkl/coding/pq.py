@@ -174,7 +174,9 @@ class ProductQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 f"{self.n_features_in_} features as input."
             )
         validate_data(self, X, reset=False, skip_check_array=True)
-        codes: Any = self.books_.encode(rows.astype(np.float32, copy=False), self.n_jobs, device)
+        with device_of(X).use():
+            rows = rows.astype(np.float32, copy=False)
+        codes: Any = self.books_.encode(rows, self.n_jobs, device)
         return codes if on_gpu else CodeArray(codes, self.books_)
 
     def inverse_transform(self, X: npt.ArrayLike) -> FloatArray:

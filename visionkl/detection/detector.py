@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.dispatch import CPU, Device, choose_device, device_of
+from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.threads import run_tasks, thread_count
 from visionkl.coding.hog_codes import coded_pyramids, encode_pyramid
 from visionkl.core.errors import UsageError
@@ -81,7 +82,14 @@ class DPMDetector:
         detector._matcher = Matcher(model)
         return detector
 
-    def fit(self, dataset: Dataset, label: str, *, observer: Observer | None = None) -> DPMDetector:
+    def fit(
+        self,
+        dataset: Dataset,
+        label: str,
+        *,
+        observer: Observer | None = None,
+        device: str | Device = CPU,
+    ) -> DPMDetector:
         """Learn to find the objects of a class.
 
         Parameters
@@ -93,6 +101,9 @@ class DPMDetector:
             The class.
         observer : visionkl.detection.plan.Observer, optional
             Told how training goes.
+        device : str
+            Where pictures are described and searched, and the solver's passes made: "cpu", "cuda" (an error
+            where no GPU computes), "cuda:1", or "auto": a GPU if there is one.
 
         Returns
         -------
@@ -101,7 +112,7 @@ class DPMDetector:
         """
         from visionkl.detection.training import train
 
-        model = train(dataset, label, self.settings, n_jobs=self.n_jobs, observer=observer)
+        model = train(dataset, label, self.settings, n_jobs=self.n_jobs, observer=observer, device=device)
         self._matcher, self._matcher_on_gpu = Matcher(model), None
         return self
 
@@ -238,7 +249,7 @@ def detect_all(
     for detector in detectors:
         kinds.setdefault((detector.model.cell_size, detector.model.interval), []).append(detector)
     found: dict[DPMDetector, Detections] = {}
-    with where.use():
+    with where.use(), enough_memory("the picture's search"):
         for alike in kinds.values():
             found |= zip(alike, _detect_alike(alike, picture, threshold, overlap, n_jobs, where), strict=True)
     return Detections.concatenate(found[detector] for detector in detectors).sorted()

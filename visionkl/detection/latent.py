@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device, to_host
 from visionkl.detection.boxes import filter_boxes
 from visionkl.detection.matching import Matcher
 from visionkl.detection.model import MixtureModel
@@ -60,17 +61,20 @@ class PlacingPass:
     boxes : sequence of ndarray of float64, shape (n, 4)
         Objects by picture.
     min_overlap : float
+    device : visionkl.backend.dispatch.Device
+        Where the model is matched.
     """
 
     model: MixtureModel
     pyramids: Pyramids
     boxes: Sequence[Boxes] = field(repr=False)
     min_overlap: float
+    device: Device = CPU
 
     @cached_property
     def matcher(self) -> Matcher:
         """The model, ready for matching."""
-        return Matcher(self.model)
+        return Matcher(self.model, self.device)
 
 
 def place_objects(context: PlacingPass, picture: int) -> PlacedObjects:
@@ -83,11 +87,11 @@ def place_objects(context: PlacingPass, picture: int) -> PlacedObjects:
     def choose(
         level: int, scores: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        owners[level], components, roots = windows.best(level, scores)
+        owners[level], components, roots = windows.best(level, to_host(scores))
         return components, roots
 
     levels = [level for level in context.matcher.root_levels(pyramid) if windows.may_fit(level)]
-    placed = context.matcher.place(pyramid, choose, levels)
+    placed = context.matcher.place(pyramid.on(context.device), choose, levels)
     owner = np.concatenate([np.zeros(0, np.intp), *(owners[level] for level in levels)])
     # The best level of each object; of equally good ones the finest.
     order = np.lexsort((np.arange(len(owner)), -placed.scores, owner))
@@ -96,7 +100,7 @@ def place_objects(context: PlacingPass, picture: int) -> PlacedObjects:
     best = order[first]
     chosen = placed[best]
     roots, parts = filter_boxes(model, pyramid, chosen)
-    samples = collect_samples(model, pyramid, chosen, picture)
+    samples = collect_samples(model, pyramid.on(CPU), chosen, picture)
     return PlacedObjects(samples, owner[best], chosen.components, chosen.scores, roots, parts)
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device, to_host
 from visionkl.core.rng import stream
 from visionkl.detection.boxes import filter_boxes
 from visionkl.detection.latent import window_overlaps
@@ -49,17 +50,20 @@ class MiningPass:
         Boxes of objects of the class, by picture.
     n_windows : int
         Largest number of negatives of a picture.
+    device : visionkl.backend.dispatch.Device
+        Where the model is matched.
     """
 
     model: MixtureModel
     pyramids: Pyramids
     taboo: Sequence[Boxes] = field(repr=False)
     n_windows: int
+    device: Device = CPU
 
     @cached_property
     def matcher(self) -> Matcher:
         """The model, ready for matching."""
-        return Matcher(self.model)
+        return Matcher(self.model, self.device)
 
 
 def mine_picture(context: MiningPass, picture: int) -> list[Samples]:
@@ -71,6 +75,7 @@ def mine_picture(context: MiningPass, picture: int) -> list[Samples]:
     def choose(
         level: int, scores: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        scores = to_host(scores)
         roots = np.argwhere(scores.max(axis=0) > MARGIN)
         components = scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0)
         allowed = np.ones(len(roots), bool)
@@ -86,12 +91,12 @@ def mine_picture(context: MiningPass, picture: int) -> list[Samples]:
             chosen = chosen[np.sort(np.argsort(-hardness, kind="stable")[:_MOST_A_LEVEL])]
         return components[chosen], roots[chosen]
 
-    found = context.matcher.place(pyramid, choose)
+    found = context.matcher.place(pyramid.on(context.device), choose)
     if len(found) > _MOST_CANDIDATES:
         found = found[np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES]]
     boxes, _ = filter_boxes(model, pyramid, found)
     keep = suppress(boxes, found.scores, overlap=_ALIKE, measure="iou")[: context.n_windows]
-    return collect_samples(model, pyramid, found[keep], picture)
+    return collect_samples(model, pyramid.on(CPU), found[keep], picture)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +153,7 @@ def draw_negatives(context: DrawingPass, picture: int) -> list[Samples]:
         np.array(roots, np.int64).reshape(-1, 2),
         np.zeros((n, 0, 2), np.int64),
     )
-    return collect_samples(model, pyramid, drawn, picture)
+    return collect_samples(model, pyramid.on(CPU), drawn, picture)
 
 
 def sorted_by_root(samples: Samples) -> Samples:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.coding.codebooks import Codebooks
 from visionkl.detection.model import N_SCALE_BIASES
 from visionkl.detection.parameters import BIAS_GAIN, Parameters, Vector, mirror_cells
@@ -45,13 +46,14 @@ def solve(
     tol: float,
     max_passes: int,
     n_jobs: int | None = None,
+    device: Device = CPU,
 ) -> BundleResult:
     """Minimise the objective over the samples of each model component.
 
     The costs are those of negative and of positive samples. The result's values are the objective divided by
-    the number of samples.
+    the number of samples. A GPU goes over the cells of samples; all else is the CPU's.
     """
-    risk = _risk(parameters, positives, negatives, codebooks, costs, n_jobs)
+    risk = _risk(parameters, positives, negatives, codebooks, costs, n_jobs, device)
     return minimise(
         risk,
         DiagonalMetric(parameters.regularisation()),
@@ -72,9 +74,10 @@ def objective(
     codebooks: Codebooks | None,
     costs: tuple[float, float],
     n_jobs: int | None = None,
+    device: Device = CPU,
 ) -> float:
     """Return the value of the objective at a vector."""
-    risk = _risk(parameters, positives, negatives, codebooks, costs, n_jobs)
+    risk = _risk(parameters, positives, negatives, codebooks, costs, n_jobs, device)
     losses = len(risk.labels) * risk.loss(risk.scores(vector))
     return 0.5 * float(parameters.regularisation() @ vector**2) + losses
 
@@ -86,8 +89,9 @@ def _risk(
     codebooks: Codebooks | None,
     costs: tuple[float, float],
     n_jobs: int | None,
+    device: Device,
 ) -> Risk:
-    rows = PlacementRows(parameters, [*positives, *negatives], codebooks, n_jobs=n_jobs)
+    rows = PlacementRows(parameters, [*positives, *negatives], codebooks, n_jobs=n_jobs, device=device)
     n_positives = sum(map(len, positives))
     groups = np.concatenate([np.arange(n_positives), n_positives + _groups(negatives)])
     labels = np.where(np.arange(groups.max() + 1) < n_positives, 1, -1)
@@ -117,6 +121,8 @@ class PlacementRows:
         What the samples' codes stand for; None if they are plain cells.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : visionkl.backend.dispatch.Device
+        Where the cells of samples are gone over.
     """
 
     def __init__(
@@ -126,6 +132,7 @@ class PlacementRows:
         codebooks: Codebooks | None,
         *,
         n_jobs: int | None = None,
+        device: Device = CPU,
     ) -> None:
         self.dim = parameters.size
         n_components = 2 * len(parameters.components)
@@ -134,7 +141,7 @@ class PlacementRows:
         for number, some in enumerate(samples):
             if len(some):
                 self._blocks.append(
-                    _Block(parameters, number % n_components, some, codebooks, self.n_rows, n_jobs)
+                    _Block(parameters, number % n_components, some, codebooks, self.n_rows, n_jobs, device)
                 )
                 self.n_rows += len(some)
 
@@ -164,6 +171,7 @@ class _Block:
         codebooks: Codebooks | None,
         first: int,
         n_jobs: int | None,
+        device: Device,
     ) -> None:
         self.first, self.n_rows = first, len(samples)
         self._component = parameters.components[number // 2]
@@ -171,9 +179,9 @@ class _Block:
         self._flipped = number % 2 == 1
         self._codebooks = codebooks
         self._cells: Rows = (
-            DenseRows(samples.features, n_jobs=n_jobs)
+            DenseRows(samples.features, n_jobs=n_jobs, device=device)
             if codebooks is None
-            else CodedRows(samples.features, codebooks.n_codewords, n_jobs=n_jobs)
+            else CodedRows(samples.features, codebooks.n_codewords, n_jobs=n_jobs, device=device)
         )
         dx, dy = samples.shifts[..., 0].astype(np.float64), samples.shifts[..., 1].astype(np.float64)
         deformations = np.stack([dx**2, dx, dy**2, dy], axis=-1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.hog_codes import coded_pyramids
 from visionkl.core.image import read_image
@@ -40,13 +41,13 @@ class PyramidSettings:
     padding: tuple[int, int]
     part_octave: bool = True
 
-    def compute(self, path: Path) -> FeaturePyramid:
-        """Compute the pyramid of a picture, in plain cells."""
-        return feature_pyramid(read_image(path), **asdict(self))
+    def compute(self, path: Path, device: Device = CPU) -> FeaturePyramid:
+        """Compute the pyramid of a picture, in plain cells, on a device."""
+        return feature_pyramid(read_image(path), device=device, **asdict(self))
 
-    def code(self, path: Path, books: Codebooks) -> FeaturePyramid:
-        """Compute the pyramid of a picture, in codes."""
-        return coded_pyramids(read_image(path), [books], **asdict(self))[0]
+    def code(self, path: Path, books: Codebooks, device: Device = CPU) -> FeaturePyramid:
+        """Compute the pyramid of a picture, in codes, on a device."""
+        return coded_pyramids(read_image(path), [books], device=device, **asdict(self))[0]
 
 
 class Pyramids(Protocol):
@@ -57,13 +58,14 @@ class Pyramids(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PlainPyramids:
-    """Pyramids of plain cells, computed when asked for."""
+    """Pyramids of plain cells, computed when asked for, and left where they were computed."""
 
     settings: PyramidSettings
     paths: tuple[Path, ...]
+    device: Device = CPU
 
     def __getitem__(self, number: int) -> FeaturePyramid:
-        return self.settings.compute(self.paths[number])
+        return self.settings.compute(self.paths[number], self.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +96,9 @@ def code_pyramids(
     folder: Path,
     executor: Executor,
     on_picture: Callable[[int], None],
+    device: Device = CPU,
 ) -> CodedPyramids:
-    """Code all pictures into shards in a folder."""
+    """Code all pictures into shards in a folder, on a device."""
     paths = [picture.path for picture in pictures]
     pieces = [
         (number, paths[first : first + _PICTURES_A_SHARD])
@@ -103,7 +106,7 @@ def code_pyramids(
     ]
     shards: list[Shard] = []
     scales: list[npt.NDArray[np.float64]] = []
-    for shard, some in executor.map(_code_shard, (settings, books, folder), pieces):
+    for shard, some in executor.map(_code_shard, (settings, books, folder, device), pieces):
         shards.append(shard)
         scales += some
         on_picture(len(some))
@@ -113,14 +116,14 @@ def code_pyramids(
 
 
 def _code_shard(
-    context: tuple[PyramidSettings, Codebooks, Path], piece: tuple[int, list[Path]]
+    context: tuple[PyramidSettings, Codebooks, Path, Device], piece: tuple[int, list[Path]]
 ) -> tuple[Shard, list[npt.NDArray[np.float64]]]:
-    settings, books, folder = context
+    settings, books, folder, device = context
     number, paths = piece
     scales: list[npt.NDArray[np.float64]] = []
 
     def code(path: Path) -> tuple[npt.NDArray[np.float32], ...]:
-        pyramid = settings.code(path, books)
+        pyramid = settings.code(path, books, device).on(CPU)
         scales.append(pyramid.scales)
         return pyramid.levels
 
@@ -129,7 +132,11 @@ def _code_shard(
 
 
 def sample_cells(
-    pictures: Sequence[TrainingPicture], settings: PyramidSettings, seed: int, executor: Executor
+    pictures: Sequence[TrainingPicture],
+    settings: PyramidSettings,
+    seed: int,
+    executor: Executor,
+    device: Device = CPU,
 ) -> npt.NDArray[np.float32]:
     """Draw HOG cells `(n, 32)` from inside of pictures, to learn codewords from.
 
@@ -140,12 +147,15 @@ def sample_cells(
     chosen = np.sort(random.choice(len(pictures), n, replace=False))
     plain = PyramidSettings(settings.cell_size, settings.interval, (0, 0))
     tasks = [(pictures[i].path, seed, pictures[i].id) for i in chosen]
-    return np.concatenate(list(executor.map(_sample_picture, plain, tasks)))
+    return np.concatenate(list(executor.map(_sample_picture, (plain, device), tasks)))
 
 
-def _sample_picture(settings: PyramidSettings, task: tuple[Path, int, str]) -> npt.NDArray[np.float32]:
+def _sample_picture(
+    context: tuple[PyramidSettings, Device], task: tuple[Path, int, str]
+) -> npt.NDArray[np.float32]:
+    settings, device = context
     path, seed, picture_id = task
-    pyramid = settings.compute(path)
+    pyramid = settings.compute(path, device).on(CPU)
     cells = np.concatenate([level[1:-1, 1:-1].reshape(-1, level.shape[2]) for level in pyramid.levels])
     random = stream(seed, "cells", picture_id)
     return cells[random.choice(len(cells), min(len(cells), _CELLS_A_PICTURE), replace=False)]

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import suppress as kernel
+from visionkl.backend.dispatch import device_of
 from visionkl.core.validation import check_choice, check_number
 
 
@@ -15,6 +15,7 @@ def suppress(
     Parameters
     ----------
     boxes : array_like of float, shape (n, 4)
+        If boxes and scores lie on a GPU, it is done there, and the result stays there.
     scores : array_like of float, shape (n,)
     overlap : float
         A box goes if its overlap with a better one that stayed is larger than this.
@@ -34,8 +35,11 @@ def suppress(
     """
     check_number("suppress", "overlap", overlap, low=0)
     check_choice("suppress", "measure", measure, ("covered", "iou"))
-    boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
-    order = np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")
-    keep = np.empty(len(boxes), dtype=bool)
-    kernel.suppress(boxes[order], float(overlap), measure == "iou", keep)
-    return order[keep]
+    device = device_of(boxes, scores)
+    xp = device.namespace
+    with device.use():
+        corners = xp.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+        order = xp.argsort(-xp.asarray(scores, dtype=np.float64), kind="stable")
+        keep = xp.empty(len(corners), dtype=bool)
+        device.loops("suppress").suppress(corners[order], float(overlap), measure == "iou", keep)
+        return order[keep]

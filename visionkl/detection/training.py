@@ -17,7 +17,9 @@ else that a step needs is in the `TrainingState` that the step before returned: 
 from it ends in the same model.
 
 Passes over pictures are spread over processes, and their results come back in the order of the pictures: the
-model does not depend on the number of jobs.
+model does not depend on the number of jobs. With a GPU it is one process: pyramids are computed and coded,
+and models matched with them, on the GPU, and the solver's passes over the cells of samples are made there;
+its small problems are the CPU's.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device, choose_device
+from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.scratch import give_back
 from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.hog_codes import learn_cell_codebooks
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.image import read_image
 from visionkl.core.rng import stream
 from visionkl.datasets.base import Dataset
@@ -123,6 +127,7 @@ def train_on(
     max_memory: int | None = None,
     observer: Observer | None = None,
     state: TrainingState | None = None,
+    device: str | Device = CPU,
 ) -> MixtureModel:
     """Train a model on what was collected with the same settings.
 
@@ -142,18 +147,28 @@ def train_on(
         Told how it goes.
     state : TrainingState, optional
         Go on from here instead of beginning anew; data and settings must be the same.
+    device : str
+        Where pictures are described and searched, and samples gone over: "cpu", "cuda" (an error where no GPU
+        computes), "cuda:1", or "auto": a GPU if there is one.
 
     Returns
     -------
     MixtureModel
     """
-    trainer = _Trainer(data, settings, n_jobs, observer or Observer(), max_memory or _DEFAULT_MEMORY)
+    where = choose_device(device, "train")
+    if where.is_gpu and executor is not None:
+        raise UsageError(f"train: one process trains on {where}; leave out 'executor', or 'device'.")
+    trainer = _Trainer(data, settings, n_jobs, observer or Observer(), max_memory or _DEFAULT_MEMORY, where)
     if state is not None and state.n_done >= len(steps_of(settings)):
         return trainer.finished(state)
     own_executor = executor is None
-    trainer.executor = executor or make_executor(n_jobs)
+    trainer.executor = executor or make_executor(1 if where.is_gpu else n_jobs)
     try:
-        with tempfile.TemporaryDirectory(prefix="codes-", dir=folder) as shards:
+        with (
+            tempfile.TemporaryDirectory(prefix="codes-", dir=folder) as shards,
+            where.use(),
+            enough_memory("a training picture"),
+        ):
             trainer.prepare(Path(shards), state.model.codebooks if state else None)
             return trainer.run(state)
     finally:
@@ -174,11 +189,13 @@ class _Trainer:
         n_jobs: int | None,
         observer: Observer,
         max_memory: int,
+        device: Device,
     ) -> None:
         self.data = data
         self.settings = settings
         self.n_jobs = n_jobs
         self.observer = observer
+        self.device = device
         self.costs = (settings.cost, settings.cost * settings.positive_weight)
         self.cache_size = int(np.clip(_KEPT_A_PICTURE * len(data.pictures), _FEWEST_KEPT, _MOST_KEPT))
         self.cache_bytes = int(_CACHE_SHARE * max_memory)
@@ -194,17 +211,19 @@ class _Trainer:
         padding, with_parts = self.data.padding, settings.n_parts > 0
         how = PyramidSettings(settings.cell_size, settings.training_interval, padding, with_parts)
         if not settings.n_blocks:
-            self.pyramids = PlainPyramids(how, tuple(picture.path for picture in pictures))
+            self.pyramids = PlainPyramids(how, tuple(picture.path for picture in pictures), self.device)
             return
         if codebooks is None:
             with self.observer.stage("learning codewords"):
-                cells = sample_cells(pictures, how, settings.seed, self.executor)
+                cells = sample_cells(pictures, how, settings.seed, self.executor, self.device)
                 codebooks = learn_cell_codebooks(
                     cells, settings.n_codewords, settings.n_blocks, seed=settings.seed, n_jobs=self.n_jobs
                 )
         self.codebooks = codebooks
         with self.observer.stage("coding pictures", len(pictures)) as stage:
-            self.pyramids = code_pyramids(pictures, how, codebooks, folder, self.executor, stage.advance)
+            self.pyramids = code_pyramids(
+                pictures, how, codebooks, folder, self.executor, stage.advance, self.device
+            )
 
     # -- the plan --------------------------------------------------------------------------------------------
 
@@ -286,7 +305,7 @@ class _Trainer:
         n_windows = int(np.clip(_MINED // len(numbers), _FEWEST_A_PICTURE, _MOST_A_PICTURE))
         # What is mined in a pass may take as much memory as the cache; plain cells take much.
         n_windows = max(min(n_windows, self.cache_bytes // self._sample_bytes(model) // len(numbers)), 1)
-        context = MiningPass(model, self.pyramids, self.taboo, n_windows)
+        context = MiningPass(model, self.pyramids, self.taboo, n_windows, self.device)
         with self.observer.stage(f"mining ({step})", len(numbers)) as stage:
             return self._gather(mine_picture, context, numbers, stage)
 
@@ -370,7 +389,7 @@ class _Trainer:
     def _place(self, model: MixtureModel) -> list[PlacedObjects]:
         numbers = self.data.with_objects
         boxes = [picture.boxes for picture in self.data.pictures]
-        context = PlacingPass(model, self.pyramids, boxes, self.settings.min_overlap)
+        context = PlacingPass(model, self.pyramids, boxes, self.settings.min_overlap, self.device)
         placed = []
         with self.observer.stage("placing objects", len(numbers)) as stage:
             for one in self.executor.map(place_objects, context, numbers):
@@ -432,6 +451,7 @@ class _Trainer:
             tol=tol,
             max_passes=_MAX_PASSES,
             n_jobs=self.n_jobs,
+            device=self.device,
         )
         model = replace(state.model, components=with_mirrors(parameters.learned(result.v)))
         n_negatives = sum(map(len, state.negatives))
@@ -460,6 +480,7 @@ class _Trainer:
             self.codebooks,
             self.costs,
             self.n_jobs,
+            self.device,
         )
 
     def _scores(self, model: MixtureModel, samples: Sequence[Samples]) -> list[npt.NDArray[np.float64]]:
@@ -472,7 +493,9 @@ class _Trainer:
             for first in range(0, len(some), _SCORED_TOGETHER):
                 piece = np.s_[first : first + _SCORED_TOGETHER]
                 alone = [other[piece if i == number else np.s_[:0]] for i, other in enumerate(samples)]
-                rows = PlacementRows(parameters, alone, self.codebooks, n_jobs=self.n_jobs)
+                rows = PlacementRows(
+                    parameters, alone, self.codebooks, n_jobs=self.n_jobs, device=self.device
+                )
                 scores[number][piece] = rows.scores(vector)
         return scores
 

@@ -43,6 +43,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.core.boxes import iou
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.types import Annotation, Detections
@@ -254,6 +255,7 @@ def evaluate_voc(
     min_overlap: float = 0.5,
     threshold: float = LOWEST_SCORE,
     n_jobs: int | None = None,
+    device: str | Device = CPU,
     on_bad_data: OnBadData | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> VOCResult:
@@ -275,6 +277,9 @@ def evaluate_voc(
         off and lower the AP.
     n_jobs : int, optional
         Threads that search a picture; all usable cores by default.
+    device : str
+        Where part-based detectors search: "cpu", "cuda" (an error where no GPU computes), "cuda:1", or
+        "auto": a GPU if there is one.
     on_bad_data : {"raise", "skip"}, optional
         Stop at a picture or annotation that cannot be read, or leave it out and list it in the result; what
         the data set was opened with by default.
@@ -310,6 +315,7 @@ def evaluate_voc(
         dataset,
         threshold=threshold,
         n_jobs=n_jobs,
+        device=device,
         on_bad_data=on_bad_data,
         on_skip=lambda example, error: skipped.append(example.id),
     )

@@ -21,13 +21,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from visionkl._version import __version__
+from visionkl.backend.dispatch import Device, choose_device, to_host
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, ModelFileError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number, parameter_error
 from visionkl.features.cells import check_cells, relative_places
 from visionkl.features.local import Extractor, LocalDescriptors
-from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest, settings_of
+from visionkl.features.pictures import Picture, PictureCache, as_pictures, digest, on_device, settings_of
 
 if TYPE_CHECKING:
     from visionkl.features.regions import Region
@@ -45,7 +46,7 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """Base of what encodes pictures; see the module's page.
 
     A derived class has the parameters `descriptors`, `cells`, `n_samples`, `random_state`, `n_jobs`, `cache`
-    and `cache_bytes` beside its own.
+    and `cache_bytes` beside its own. One that computes on GPUs has `device`, too.
     """
 
     #: Parameters that do not change the vectors.
@@ -56,6 +57,7 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     n_samples: int | None
     random_state: Any
     n_jobs: int | None
+    device: str = "cpu"
     cache: Any
     cache_bytes: float
     n_descriptor_values_: int
@@ -146,7 +148,8 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             For `encode_region` alone.
         """
         check_is_fitted(self)
-        found = self.extractor_.extract(np.asarray(image))
+        picture = on_device(self.extractor_, np.asarray(to_host(image)), self._device())
+        found = self.extractor_.extract(picture)
         self._check_length(found, self._owner)
         return self._prepare(found)
 
@@ -236,12 +239,16 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _settle(self) -> None:
         """Check the parameters, and settle what needs no learning."""
         self._check_parameters()
+        self._device()
         self.grids_ = check_cells(self._owner, self.cells)
         for name in ("n_samples", "n_jobs"):
             if getattr(self, name) is not None:
                 check_number(self._owner, name, getattr(self, name), low=1, integer=True)
         check_number(self._owner, "cache_bytes", self.cache_bytes, low=0)
         self.extractor_ = self._extractor()
+
+    def _device(self) -> Device:
+        return choose_device(self.device, self._owner)
 
     def _extractor(self) -> Extractor:
         if self.descriptors is None:
@@ -260,16 +267,17 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         random = stream(seed, self._owner, "pictures")
         chosen = np.sort(random.choice(len(pictures), n_pictures, replace=False))
         quota = -(-n_samples // n_pictures)
+        device = self._device()
 
         def take(number: int) -> LocalDescriptors:
-            found = pictures[number].describe(self.extractor_)
+            found = pictures[number].describe(self.extractor_, device)
             if len(found) > quota:
                 random = stream(seed, self._owner, "descriptors", number)
                 found = found[np.sort(random.choice(len(found), quota, replace=False))]
-            if not np.isfinite(found.values).all():
+            values = np.array(to_host(found.values))  # a copy: a view would keep all of the picture's
+            if not np.isfinite(values).all():
                 raise _not_finite(pictures[number].name)
-            # A copy: a view would keep all descriptors of the picture.
-            return LocalDescriptors(np.array(found.values), *relative_places(found), (1, 1))
+            return LocalDescriptors(values, *relative_places(found), (1, 1))
 
         taken = [found for found in run_tasks(take, chosen.tolist(), self.n_jobs) if len(found)]
         if not taken:
@@ -290,12 +298,13 @@ class PictureEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _blocks(self, pictures: list[Picture], block_size: int) -> Iterator[FloatArray]:
         cache = None if self.cache is None else PictureCache(self.cache, self.cache_bytes)
         depends_on = self.fingerprint() if cache else ""
+        device = self._device()
 
         def encode(picture: Picture) -> FloatArray:
             key = digest(depends_on, picture.identity()) if cache else ""
             vector = cache.get(key, (self._n_features_out,)) if cache else None
             if vector is None:
-                vector = self._checked_encode(picture.describe(self.extractor_), picture.name)
+                vector = self._checked_encode(picture.describe(self.extractor_, device), picture.name)
                 if cache:
                     cache.put(key, vector)
             return vector

@@ -43,16 +43,19 @@ components and one cell.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device, device_of, kept_on, to_host
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.features.cells import count_cells, regions, relative_places
+from visionkl.features.densities import BLOCK_ROWS, Densities, Mixture, add_sums
 from visionkl.features.encoder import PictureEncoder
-from visionkl.features.gmm import BLOCK_ROWS, Densities, DiagonalGMM, Mixture, add_sums
+from visionkl.features.gmm import DiagonalGMM
 from visionkl.features.local import LocalDescriptors
 
 # Descriptors to learn from, for each Gaussian.
@@ -92,6 +95,9 @@ class FisherVector(PictureEncoder):
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where Gaussians are learned and pictures encoded; dense
+        SIFT descriptors are then computed there, too, and stay. The vectors come back.
     cache : str or Path, optional
         Folder that keeps vectors for another time; see `visionkl.features.pictures`.
     cache_bytes : float
@@ -137,6 +143,7 @@ class FisherVector(PictureEncoder):
         n_samples: int | None = None,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
         cache: Any = None,
         cache_bytes: float = 16e9,
     ) -> None:
@@ -151,6 +158,7 @@ class FisherVector(PictureEncoder):
         self.n_samples = n_samples
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
         self.cache = cache
         self.cache_bytes = cache_bytes
 
@@ -190,7 +198,11 @@ class FisherVector(PictureEncoder):
         if self.augment == "position":
             rows = np.concatenate([rows, np.float32(place_scale) * _places(sample)], axis=1)
         mixture = DiagonalGMM(
-            self.n_components, min_variance=_MIN_VARIANCE, random_state=seed, n_jobs=self.n_jobs
+            self.n_components,
+            min_variance=_MIN_VARIANCE,
+            random_state=seed,
+            n_jobs=self.n_jobs,
+            device=self.device,
         ).fit(rows)
         return {
             "mean": mean,
@@ -218,47 +230,80 @@ class FisherVector(PictureEncoder):
         self.mixture_ = Mixture(doubles["weights"], doubles["means"], doubles["variances"])
         self.n_descriptor_values_ = len(self.mean_)
         self._n_features_out = count_cells(self.grids_) * 2 * self.mixture_.means.size
-        # One map projects descriptors and scales them as the densities want them.
-        self._densities = densities = Densities(self.mixture_, np.float32)
+        self._ready = self._make_ready(CPU)
+
+    def _make_ready(self, device: Device) -> _Ready:
+        densities = Densities(self.mixture_, np.float32, device=device)
         n_pca = len(self.components_)
         factors, centre = 1 / densities.scale, densities.centre
-        self._projection = (self.components_.T * factors[:n_pca]).astype(np.float32)
-        self._offset = ((self.components_ @ self.mean_ + centre[:n_pca]) * factors[:n_pca]).astype(np.float32)
-        self._place_factors = (self.place_scale_ * factors[n_pca:]).astype(np.float32)
-        self._place_offset = (centre[n_pca:] * factors[n_pca:]).astype(np.float32)
+        offset = (self.components_ @ self.mean_ + centre[:n_pca]) * factors[:n_pca]
+        return _Ready(
+            densities,
+            device.put((self.components_.T * factors[:n_pca]).astype(np.float32)),
+            device.put(offset.astype(np.float32)),
+            (self.place_scale_ * factors[n_pca:]).astype(np.float32),
+            (centre[n_pca:] * factors[n_pca:]).astype(np.float32),
+        )
 
     def _encode_prepared(self, descriptors: LocalDescriptors) -> FloatArray:
-        densities = self._densities
+        home = device_of(descriptors.values)
+        device = home if home.is_gpu else self._device()
+        ready = self._ready
+        if device.is_gpu:
+            ready = kept_on(device, self.mixture_, lambda: self._make_ready(device))
+        densities = ready.densities
         sums = np.zeros((count_cells(self.grids_), densities.n_components, densities.n_features))
         for rows, cells in regions(descriptors, self.grids_):
-            own = self._sums(descriptors, rows)
+            own = self._sums(ready, descriptors, rows)
             for cell in cells:
                 sums[cell] += own
         vectors = fisher_gradients(sums, self.mixture_, densities).astype(np.float32)
         return _normalise(vectors, self.power, self.norm).ravel()
 
-    def _sums(self, descriptors: LocalDescriptors, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def _sums(
+        self, ready: _Ready, descriptors: LocalDescriptors, rows: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """Sum up the features of some descriptors, weighted by posteriors."""
-        densities = self._densities
-        feature_room, posterior_room = densities.room()
-        total = np.zeros((densities.n_components, densities.n_features))
-        for start in range(0, len(rows), BLOCK_ROWS):
-            block = descriptors[rows[start : start + BLOCK_ROWS]]
-            features = feature_room[: len(block)]
-            self._scale_into(block, features[:, : densities.size])
+        densities = ready.densities
+        with densities.device.use():
+            total = densities.device.namespace.zeros((densities.n_components, densities.n_features))
+        # On a GPU memory is CuPy's to keep, and blocks that do not fit are tried again.
+        rooms = None if densities.device.is_gpu else densities.room()
+
+        def add_up(some: slice) -> None:
+            block = descriptors[rows[some]]
+            feature_room, posterior_room = rooms or densities.room(len(block))
+            features, posteriors = feature_room[: len(block)], posterior_room[: len(block)]
+            self._scale_into(ready, block, features[:, : densities.size])
             densities.complete(features)
-            posteriors = posterior_room[: len(block)]
             _, n_relevant = densities.posteriors(features, posteriors)
             add_sums(posteriors, features, n_relevant, total)
-        return total
 
-    def _scale_into(self, block: LocalDescriptors, scaled: FloatArray) -> None:
+        densities.go_over(add_up, len(rows))
+        return to_host(total)
+
+    def _scale_into(self, ready: _Ready, block: LocalDescriptors, scaled: FloatArray) -> None:
         """Write the principal components, and places, scaled as the densities want them."""
-        n_pca = self._projection.shape[1]
-        np.matmul(block.values.astype(np.float32, copy=False), self._projection, out=scaled[:, :n_pca])
-        scaled[:, :n_pca] -= self._offset
+        device, n_pca = ready.densities.device, ready.projection.shape[1]
+        values = device.put(block.values).astype(np.float32, copy=False)
+        device.namespace.matmul(values, ready.projection, out=scaled[:, :n_pca])
+        scaled[:, :n_pca] -= ready.offset
         if self.augment == "position":
-            scaled[:, n_pca:] = _places(block) * self._place_factors - self._place_offset
+            scaled[:, n_pca:] = device.put(_places(block) * ready.place_factors - ready.place_offset)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ready:
+    """What was learned, ready for encoding on a device.
+
+    One map projects descriptors and scales them as the densities want them.
+    """
+
+    densities: Densities
+    projection: Any
+    offset: Any
+    place_factors: FloatArray
+    place_offset: FloatArray
 
 
 def _principal_components(

@@ -35,10 +35,10 @@ class ChannelVectors:
         self.encoders = tuple(encoders)
         self.n_features = sum(len(encoder.get_feature_names_out()) for encoder in encoders)
 
-    def use_threads(self, n_jobs: int | None) -> None:
-        """Set the number of threads; None takes all usable cores."""
+    def use(self, n_jobs: int | None, device: str) -> None:
+        """Set the number of threads (None takes all usable cores), and where to compute."""
         for encoder in self.encoders:
-            encoder.n_jobs = n_jobs
+            encoder.n_jobs, encoder.device = n_jobs, device
 
     def blocks(self, pictures: Sequence[Any], block_size: int = 32) -> Iterator[FloatArray]:
         """Encode pictures some at a time: `(block_size or fewer, n_features)`."""

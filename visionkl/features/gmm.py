@@ -26,14 +26,16 @@ Implementation
   explained worst.
 - Sums are made in one order: the result depends on `random_state` and not on `n_jobs`.
 
+The sums are in `visionkl.features.densities`. On a GPU the passes over rows are computed there, in larger
+blocks; k-means and the new Gaussians of each pass are the CPU's.
+
 If unsure, take 256 Gaussians on 64 to 80 principal components for Fisher vectors, and a thousand rows for
 each Gaussian.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,15 +44,13 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from visionkl.backend.cpu.kmeans import find_words, learn_words
-from visionkl.backend.cpu.mixture import add_relevant, posteriors_into
-from visionkl.backend.scratch import scratch
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, to_host, validated_rows
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_number
+from visionkl.features.densities import Densities, Doubles, Floats, Mixture, add_sums, blocks_of
 
-#: Rows of a block: its features and posteriors fit into a core's own cache.
-BLOCK_ROWS = 512
 # Rows of a task, and the most tasks: each returns sums of its own.
 _TASK_ROWS = 8192
 _MOST_TASKS = 64
@@ -58,105 +58,12 @@ _MOST_TASKS = 64
 _START_ROWS_A_COMPONENT = 256
 _START_PASSES = 20
 _MOST_COMPONENTS = 65536
-# Sums over posteriors are a product of matrices where more than this share of them counts.
-_MANY = 1 / 8
 # A Gaussian with less than this share of one row has died.
 _DEAD = 0.1
 
-Floats = npt.NDArray[np.floating[Any]]
-Doubles = npt.NDArray[np.float64]
 # Writes the posteriors of a block's rows, given their features and where they stand among all rows; returns
 # how many of them are not negligible.
 Assign = Callable[[Floats, slice, Floats], int]
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Gaussians with diagonal covariances.
-
-    Parameters
-    ----------
-    weights : ndarray of float64, shape (n_components,)
-    means, variances : ndarray of float64, shape (n_components, n_features)
-    """
-
-    weights: Doubles
-    means: Doubles
-    variances: Doubles
-
-    def moments(self) -> tuple[Doubles, Doubles]:
-        """Return the mean and the standard deviation of each feature in the mixture as a whole."""
-        centre = self.weights @ self.means
-        return centre, np.sqrt(self.weights @ (self.variances + (self.means - centre) ** 2))
-
-
-class Densities:
-    """A mixture made ready for computing: the matrix that turns features into logarithms of densities.
-
-    Parameters
-    ----------
-    mixture : Mixture
-    dtype : data type
-        float32 or float64: the precision of products.
-    scaling : tuple of ndarray, optional
-        What features are centred at and divided by; the mixture's own moments by default.
-
-    Attributes
-    ----------
-    centre, scale : ndarray of float64, shape (d,)
-    means, variances : ndarray of float64, shape (n_components, d)
-        Of the scaled features.
-    n_features : int
-        `2d + 1`: what `features` makes of a row, that is the scaled row, its squares, and a one.
-    matrix : ndarray, shape (n_features, n_components)
-    """
-
-    def __init__(
-        self, mixture: Mixture, dtype: npt.DTypeLike, scaling: tuple[Doubles, Doubles] | None = None
-    ) -> None:
-        self.dtype = np.dtype(dtype)
-        self.centre, self.scale = scaling or mixture.moments()
-        self.means = (mixture.means - self.centre) / self.scale
-        self.variances = mixture.variances / self.scale**2
-        self.size = mixture.means.shape[1]
-        self.n_features = 2 * self.size + 1
-        constants = np.log(mixture.weights) - np.log(2 * np.pi * mixture.variances).sum(axis=1) / 2
-        constants -= (self.means**2 / self.variances).sum(axis=1) / 2
-        rows = (self.means / self.variances, -0.5 / self.variances, constants[:, None])
-        self.matrix = np.ascontiguousarray(np.concatenate(rows, axis=1).T, self.dtype)
-        self._centre, self._factor = self.centre.astype(self.dtype), (1 / self.scale).astype(self.dtype)
-
-    @property
-    def n_components(self) -> int:
-        """Number of Gaussians."""
-        return self.matrix.shape[1]
-
-    def features(self, rows: Floats, out: Floats) -> Floats:
-        """Write the features of rows `(n, d)` into the first `n` rows of `out`, and return those."""
-        out = out[: len(rows)]
-        scaled = out[:, : self.size]
-        np.subtract(rows, self._centre, out=scaled)
-        scaled *= self._factor
-        return self.complete(out)
-
-    def complete(self, features: Floats) -> Floats:
-        """Write squares and ones beside scaled rows, which stand in the first columns."""
-        scaled = features[:, : self.size]
-        np.multiply(scaled, scaled, out=features[:, self.size : -1])
-        features[:, -1] = 1
-        return features
-
-    def posteriors(self, features: Floats, out: Floats) -> tuple[Floats, int]:
-        """Write the posteriors of features into `out`; return log-likelihoods, and how many count."""
-        np.matmul(features, self.matrix, out=out)
-        log_likelihoods = np.empty(len(features), self.dtype)
-        n_relevant = posteriors_into(out, log_likelihoods)
-        return log_likelihoods, n_relevant
-
-    def room(self) -> tuple[Floats, Floats]:
-        """Allocate memory for the features and the posteriors of a block."""
-        features = np.empty((BLOCK_ROWS, self.n_features), self.dtype)
-        return features, np.empty((BLOCK_ROWS, self.n_components), self.dtype)
 
 
 class DiagonalGMM(DensityMixin, BaseEstimator):
@@ -176,6 +83,9 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where passes over rows are made. Rows that lie on a GPU
+        are told about there anyway, and the answers stay there.
 
     Attributes
     ----------
@@ -209,6 +119,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         min_variance: float = 1e-4,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.n_components = n_components
         self.max_iter = max_iter
@@ -216,6 +127,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         self.min_variance = min_variance
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> DiagonalGMM:
         """Learn the mixture.
@@ -237,13 +149,14 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
         check_number(owner, "min_variance", self.min_variance, low=1e-12, high=1)
         if self.n_jobs is not None:
             check_number(owner, "n_jobs", self.n_jobs, low=1, integer=True)
-        rows = validate_data(self, X, dtype=[np.float32, np.float64])
+        device = choose_device(self.device, owner)
+        rows = validate_data(self, to_host(X), dtype=[np.float32, np.float64])
         if len(rows) < self.n_components:
             raise DataError(
                 f"{owner}: n_samples = {len(rows)} rows are too few to learn {self.n_components} Gaussians; "
                 "give more rows or a smaller 'n_components'."
             )
-        learner = _Learner(rows, self.min_variance, self.n_jobs)
+        learner = _Learner(rows, self.min_variance, self.n_jobs, device)
         mixture = learner.start(self.n_components, stream(seed_of(self.random_state), "mixture"))
         self._adopt(*learner.improve(mixture, self.max_iter, self.tol))
         return self
@@ -263,7 +176,7 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 
     def score(self, X: npt.ArrayLike, y: object = None) -> float:
         """Compute the mean log-likelihood of rows."""
-        return float(self.score_samples(X).mean(dtype=np.float64))
+        return float(to_host(self.score_samples(X)).mean(dtype=np.float64))
 
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Compute the posteriors of all Gaussians.
@@ -280,18 +193,32 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Find the Gaussian with the largest posterior for each row."""
-        return self.predict_proba(X).argmax(axis=1)
+        with device_of(X).use():
+            return self.predict_proba(X).argmax(axis=1)
 
     def _posteriors(self, X: npt.ArrayLike) -> tuple[Floats, Floats]:
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
-        densities = Densities(self.mixture_, rows.dtype)
-        posteriors = np.empty((len(rows), len(self.weights_)), rows.dtype)
-        log_likelihoods = np.empty(len(rows), rows.dtype)
+        rows = validated_rows(self, X, dtype=[np.float32, np.float64])
+        home = device_of(rows)
+        device = home if home.is_gpu else choose_device(self.device, type(self).__name__)
+        densities = Densities(self.mixture_, rows.dtype, device=device)
+        with home.use():
+            posteriors = home.namespace.empty((len(rows), len(self.weights_)), rows.dtype)
+            log_likelihoods = home.namespace.empty(len(rows), rows.dtype)
+        if device.is_gpu:
+            bring = (lambda array: array) if home.is_gpu else to_host
+
+            def compute_there(block: slice) -> None:
+                features, own = densities.room(block.stop - block.start)
+                found, _ = densities.posteriors(densities.features(device.put(rows[block]), features), own)
+                log_likelihoods[block], posteriors[block] = bring(found), bring(own)
+
+            densities.go_over(compute_there, len(rows))
+            return log_likelihoods, posteriors
 
         def compute(part: slice) -> None:
             room, _ = densities.room()
-            for block in _blocks(part):
+            for block in blocks_of(part):
                 features = densities.features(rows[block], room)
                 log_likelihoods[block], _ = densities.posteriors(features, posteriors[block])
 
@@ -313,8 +240,8 @@ class DiagonalGMM(DensityMixin, BaseEstimator):
 class _Learner:
     """Expectation–maximisation on some rows."""
 
-    def __init__(self, rows: Floats, min_variance: float, n_jobs: int | None) -> None:
-        self.rows, self.min_variance, self.n_jobs = rows, min_variance, n_jobs
+    def __init__(self, rows: Floats, min_variance: float, n_jobs: int | None, device: Device = CPU) -> None:
+        self.rows, self.min_variance, self.n_jobs, self.device = rows, min_variance, n_jobs, device
         self.scaling = _moments(rows)
 
     def start(self, n_components: int, random: np.random.Generator) -> Mixture:
@@ -345,17 +272,19 @@ class _Learner:
     def improve(self, mixture: Mixture, max_iter: int, tol: float) -> tuple[Mixture, list[float], bool]:
         """Run expectation–maximisation; returns the mixture, the likelihoods before passes, and success."""
         log_likelihoods = np.empty(len(self.rows), self.rows.dtype)
+        rows = self.device.hold(self.rows)
         history: list[float] = []
         while len(history) < max_iter:
-            densities = Densities(mixture, self.rows.dtype, self.scaling)
+            densities = Densities(mixture, self.rows.dtype, self.scaling, self.device)
 
             def assign(
                 features: Floats, block: slice, posteriors: Floats, densities: Densities = densities
             ) -> int:
-                log_likelihoods[block], n_relevant = densities.posteriors(features, posteriors)
+                found, n_relevant = densities.posteriors(features, posteriors)
+                log_likelihoods[block] = to_host(found)
                 return n_relevant
 
-            sums = _sums(self.rows, densities, assign, self.n_jobs)
+            sums = _sums(rows, densities, assign, self.n_jobs)
             history.append(float(log_likelihoods.mean(dtype=np.float64)))
             mixture = self._maximise(sums, self.rows, log_likelihoods)
             if len(history) > 1 and abs(history[-1] - history[-2]) < tol:
@@ -381,7 +310,7 @@ class _Learner:
 
 def _moments(rows: Floats) -> tuple[Doubles, Doubles]:
     """Mean and standard deviation of each feature; constant ones count as the widest, or as 1."""
-    blocks = list(_blocks(slice(0, len(rows))))
+    blocks = list(blocks_of(slice(0, len(rows))))
     centre = sum(rows[block].sum(axis=0, dtype=np.float64) for block in blocks) / len(rows)
     squares = sum(((rows[block] - centre) ** 2).sum(axis=0) for block in blocks)
     scale = np.sqrt(squares / len(rows))
@@ -390,33 +319,15 @@ def _moments(rows: Floats) -> tuple[Doubles, Doubles]:
     return centre, np.where(varies, scale, scale.max(initial=0, where=varies) or 1.0)
 
 
-def add_sums(posteriors: Floats, features: Floats, n_relevant: int, total: Doubles) -> None:
-    """Add to `total` the sums of a block's features, weighted by posteriors.
-
-    Parameters
-    ----------
-    posteriors : ndarray, shape (n, n_components)
-    features : ndarray, shape (n, n_features)
-    n_relevant : int
-        How many posteriors are not negligible. In float32, where they are few, only those count.
-    total : ndarray of float64, shape (n_components, n_features)
-    """
-    if features.dtype == np.float32 and n_relevant < _MANY * posteriors.size:
-        sums = scratch("mixture sums", total.shape, np.float32)
-        sums[:] = 0
-        add_relevant(posteriors, features, sums)
-        total += sums
-    else:
-        total += posteriors.T @ features
-
-
 def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None) -> Doubles:
     """Sum features over rows, weighted by posteriors: `(n_components, n_features)`."""
+    if densities.device.is_gpu:
+        return _sums_there(rows, densities, assign)
 
     def add_up(part: slice) -> Doubles:
         total = np.zeros((densities.n_components, densities.n_features))
         feature_room, posterior_room = densities.room()
-        for block in _blocks(part):
+        for block in blocks_of(part):
             features = densities.features(rows[block], feature_room)
             posteriors = posterior_room[: len(features)]
             add_sums(posteriors, features, assign(features, block, posteriors), total)
@@ -425,12 +336,22 @@ def _sums(rows: Floats, densities: Densities, assign: Assign, n_jobs: int | None
     return np.sum(run_tasks(add_up, _parts(len(rows)), n_jobs), axis=0)
 
 
+def _sums_there(rows: Floats, densities: Densities, assign: Assign) -> Doubles:
+    """Do as `_sums`, on a GPU."""
+    device = densities.device
+    with device.use():
+        total = device.namespace.zeros((densities.n_components, densities.n_features))
+
+    def add_up(block: slice) -> None:
+        feature_room, posteriors = densities.room(block.stop - block.start)
+        features = densities.features(device.put(rows[block]), feature_room)
+        add_sums(posteriors, features, assign(features, block, posteriors), total)
+
+    densities.go_over(add_up, len(rows))
+    return to_host(total)
+
+
 def _parts(n: int) -> list[slice]:
     """Cut rows into tasks, in the same way for any number of threads."""
     size = max(_TASK_ROWS, -(-n // _MOST_TASKS))
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def _blocks(part: slice) -> Iterator[slice]:
-    for start in range(part.start, part.stop, BLOCK_ROWS):
-        yield slice(start, min(start + BLOCK_ROWS, part.stop))

@@ -29,13 +29,14 @@ If unsure, take cells of 8 pixels for whole objects and of 4 for their parts.
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import hog as kernel
+from visionkl.backend.cpu import hog as cpu_hog
+from visionkl.backend.dispatch import choose_device, device_of, to_host
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number, check_picture
 
 #: Numbers per cell, and the last of them, which marks cells outside the picture.
-N_CHANNELS = kernel.N_CHANNELS
-TRUNCATION = kernel.TRUNCATION
+N_CHANNELS = cpu_hog.N_CHANNELS
+TRUNCATION = cpu_hog.TRUNCATION
 
 # Mirroring sends orientation o to 9 - o (signed, modulo 18) and to -o (unsigned, modulo 9), and swaps blocks
 # left and right.
@@ -44,7 +45,7 @@ _MIRRORED = np.array(
 )
 
 
-def hog(image: npt.ArrayLike, *, cell_size: int = 8) -> npt.NDArray[np.float32]:
+def hog(image: npt.ArrayLike, *, cell_size: int = 8, device: str = "cpu") -> npt.NDArray[np.float32]:
     """Compute the HOG cells of a picture.
 
     Parameters
@@ -53,6 +54,9 @@ def hog(image: npt.ArrayLike, *, cell_size: int = 8) -> npt.NDArray[np.float32]:
         Grey or colour picture with values 0..255.
     cell_size : int
         Edge of a cell in pixels, even.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where to compute. A picture that lies on a GPU is
+        described there anyway, and so are its cells.
 
     Returns
     -------
@@ -65,12 +69,15 @@ def hog(image: npt.ArrayLike, *, cell_size: int = 8) -> npt.NDArray[np.float32]:
     (4, 6, 32)
     """
     check_cell_size("hog", cell_size)
-    planes = as_planes(image, "hog")
-    magnitude, orientation = kernel.gradients(planes)
-    n_rows, n_cols = kernel.cell_counts(magnitude.shape, cell_size)
-    cells = np.zeros((max(n_rows - 2, 0), max(n_cols - 2, 0), N_CHANNELS), np.float32)
-    kernel.cells_into(magnitude, orientation, cell_size, cells, 0, 0)
-    return cells
+    home = device_of(image)
+    where = home if home.is_gpu else choose_device(device, "hog")
+    kernel = where.loops("hog")
+    with where.use():
+        magnitude, orientation = kernel.gradients(where.put(as_planes(to_host(image), "hog")))
+        n_rows, n_cols = kernel.cell_counts(magnitude.shape, cell_size)
+        cells = where.namespace.zeros((max(n_rows - 2, 0), max(n_cols - 2, 0), N_CHANNELS), np.float32)
+        kernel.cells_into(magnitude, orientation, cell_size, cells, 0, 0)
+    return cells if home.is_gpu else to_host(cells)
 
 
 def mirror(features: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import device_of
+
 
 @dataclass(frozen=True, eq=False)
 class LocalDescriptors:
@@ -21,6 +23,7 @@ class LocalDescriptors:
     Parameters
     ----------
     values : ndarray of float32 or uint8, shape (n, d)
+        May lie on a GPU.
     positions : ndarray of float32, shape (n, 2)
         Centres `(x, y)` in pixels, 0-based: the centre of the picture's first pixel is `(0.5, 0.5)`.
     sizes : ndarray of float32, shape (n,)
@@ -38,11 +41,15 @@ class LocalDescriptors:
         return len(self.values)
 
     def __getitem__(self, rows: slice | npt.NDArray[np.generic]) -> LocalDescriptors:
-        return LocalDescriptors(self.values[rows], self.positions[rows], self.sizes[rows], self.image_size)
+        there = rows if isinstance(rows, slice) else device_of(self.values).put(rows)
+        return LocalDescriptors(self.values[there], self.positions[rows], self.sizes[rows], self.image_size)
 
 
 class Extractor(Protocol):
-    """Whatever computes local descriptors."""
+    """Whatever computes local descriptors.
+
+    One with an attribute `device` also takes pictures that lie on a GPU; its values are then there, too.
+    """
 
     def extract(self, image: npt.NDArray[np.uint8]) -> LocalDescriptors:
         """Describe a picture `(rows, cols)` or `(rows, cols, 3)` with values 0..255."""

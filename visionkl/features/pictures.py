@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import writable_folder, write_whole
 from visionkl.core.image import read_image
@@ -55,9 +56,18 @@ class Picture:
         self.is_file = isinstance(self.item, str | os.PathLike)
         self.name = str(self.item) if self.is_file else name
 
-    def describe(self, extractor: Extractor) -> LocalDescriptors:
-        """Compute the local descriptors, or return those that are there."""
-        return self.item if isinstance(self.item, LocalDescriptors) else extractor.extract(self.pixels())
+    def describe(self, extractor: Extractor, device: Device = CPU) -> LocalDescriptors:
+        """Compute the local descriptors, or return those that are there.
+
+        Parameters
+        ----------
+        extractor : Extractor
+        device : visionkl.backend.dispatch.Device
+            Where the values are wanted: if it is a GPU, what can compute there does.
+        """
+        if isinstance(self.item, LocalDescriptors):
+            return self.item
+        return extractor.extract(on_device(extractor, self.pixels(), device))
 
     def pixels(self) -> npt.NDArray[Any]:
         """Decode the picture: `(rows, cols, 3)`, or `(rows, cols)` of an array that is grey."""
@@ -81,6 +91,11 @@ class Picture:
             item = self.item
             return digest("descriptors", item.values, item.positions, item.sizes, str(item.image_size))
         return digest("array", np.asarray(self.item))
+
+
+def on_device(extractor: Extractor, image: npt.NDArray[Any], device: Device) -> Any:
+    """Bring a picture to a device if the extractor takes it there."""
+    return device.put(image) if hasattr(extractor, "device") else image
 
 
 def as_pictures(X: Any, owner: str) -> list[Picture]:
@@ -137,7 +152,7 @@ def settings_of(estimator: Any, owner: str, without: Sequence[str] = ()) -> list
     owner : str
         Who complains.
     without : sequence of str
-        Settings that make no difference; `n_jobs` never does.
+        Settings that make no difference; `n_jobs` never does, and `device` in the last digits only.
     """
     kind = type(estimator)
     if not isinstance(estimator, BaseEstimator):
@@ -148,7 +163,7 @@ def settings_of(estimator: Any, owner: str, without: Sequence[str] = ()) -> list
         )
     lines = [f"{kind.__module__}.{kind.__qualname__}"]
     for name, value in sorted(estimator.get_params(deep=False).items()):
-        if name == "n_jobs" or name in without:
+        if name in ("n_jobs", "device") or name in without:
             continue
         if callable(value) or isinstance(value, BaseEstimator):
             lines += [f"{name}.{line}" for line in settings_of(value, owner)]

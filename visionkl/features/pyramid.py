@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.hog import cell_counts
-from visionkl.backend.dispatch import CPU, Device, loops, namespace_of
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, loops, namespace_of, to_host
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import UsageError
@@ -85,6 +85,11 @@ class FeaturePyramid:
         )
         return replace(self, levels=levels, padding=padding)
 
+    def on(self, device: Device) -> FeaturePyramid:
+        """Return the pyramid with its levels on a device, or in ordinary memory; those that are stay."""
+        move: Callable[[Any], Any] = device.put if device.is_gpu else to_host
+        return replace(self, levels=tuple(map(move, self.levels)))
+
     def from_level(self, first: int) -> FeaturePyramid:
         """Return the pyramid without its first levels."""
         return replace(self, levels=self.levels[first:], scales=self.scales[first:])
@@ -100,7 +105,7 @@ def feature_pyramid(
     part_octave: bool = True,
     n_jobs: int | None = None,
     keep: Callable[[npt.NDArray[np.float32]], Any] | None = None,
-    device: Device = CPU,
+    device: str | Device = CPU,
 ) -> FeaturePyramid:
     """Compute the HOG pyramid of a picture.
 
@@ -124,8 +129,9 @@ def feature_pyramid(
     keep : callable, optional
         What to make of the cells `(rows, cols, 32)` of each level, before they are framed: its results are
         the pyramid's levels. The cells themselves lie in memory that is used again.
-    device : visionkl.backend.dispatch.Device
-        Where it is computed, and where the levels lie.
+    device : str
+        Where it is computed, and where the levels lie: "cpu", "cuda", "cuda:1" and so on, or "auto". With a
+        picture that lies on a GPU, it is that one.
 
     Returns
     -------
@@ -145,7 +151,9 @@ def feature_pyramid(
             f"Got {cell_size} instead."
         )
     check_number("feature_pyramid", "interval", interval, low=1, integer=True)
-    planes = device.put(as_planes(image, "feature_pyramid"))
+    home = device_of(image)
+    where = home if home.is_gpu else choose_device(device, "feature_pyramid")
+    planes = where.put(as_planes(to_host(image), "feature_pyramid"))
     resample, kernel = loops("resample", planes), loops("hog", planes)
     rows, cols = planes.shape[1:]
     n_plain = max(
@@ -159,7 +167,7 @@ def feature_pyramid(
     def compute_level(number: int, gradients: _Gradients, cell_size: int, scale: float) -> None:
         scales[number] = scale
         if number < interval and not part_octave:
-            nothing = _frame((0, 0), padding, device.namespace)
+            nothing = _frame((0, 0), padding, where.namespace)
             levels[number] = nothing if keep is None else keep(nothing[:0, :0])
         elif keep is None:
             levels[number] = _framed_cells(gradients, cell_size, padding)
@@ -180,8 +188,8 @@ def feature_pyramid(
                 gradients = kernel.gradients(shrunk)
             compute_level(first_plain + plain, gradients, cell_size, 2.0 ** (-plain / interval))
 
-    with device.use():
-        run_tasks(compute_chain, range(interval), 1 if device.is_gpu else n_jobs)
+    with where.use():
+        run_tasks(compute_chain, range(interval), 1 if where.is_gpu else n_jobs)
     return FeaturePyramid(tuple(levels), scales, cell_size, interval, padding, (cols, rows))
 
 

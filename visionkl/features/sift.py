@@ -66,6 +66,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import cv2
@@ -73,14 +74,16 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from visionkl.backend.cpu import sift as kernel
+from visionkl.backend.cpu.sift import LENGTH as _LENGTH
+from visionkl.backend.dispatch import choose_device, device_of, to_host
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, check_picture, parameter_error
 from visionkl.features.local import LocalDescriptors
 
 #: Numbers of a descriptor, for each channel.
-LENGTH = kernel.LENGTH
+LENGTH = _LENGTH
 
 # Sigma of the Gaussian window, in bins.
 _WINDOW = 2.0
@@ -89,6 +92,8 @@ _BLUR = 0.5
 # A band is so many pixels high, or so many bins: bands overlap by 5 bins.
 _BAND_PIXELS = 192
 _BAND_BINS = 8
+# Numbers that come out of a block of places on a GPU.
+_NUMBERS_ON_A_GPU = 2**26
 
 # Mirroring swaps columns of bins, and sends direction o to 4 - o (modulo 8).
 _MIRRORED = np.arange(LENGTH).reshape(4, 4, 8)[:, ::-1, (4 - np.arange(8)) % 8].ravel()
@@ -108,13 +113,14 @@ def dense_sift(
     normalisation: str = "l2",
     dtype: str = "float32",
     n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> LocalDescriptors:
     """Describe a picture by SIFT descriptors on a grid.
 
     Parameters
     ----------
     image : array_like, shape (rows, cols) or (rows, cols, 3)
-        Grey or colour picture with values 0..255.
+        Grey or colour picture with values 0..255. It may lie on a GPU; then the values do, too.
     step : int
         Distance of neighbouring places in pixels.
     bin_sizes : sequence of int
@@ -132,6 +138,9 @@ def dense_sift(
     dtype : "float32" or "uint8"
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where to compute. A picture that lies on a GPU is
+        described there anyway.
 
     Returns
     -------
@@ -158,17 +167,17 @@ def dense_sift(
     if n_jobs is not None:
         check_number(owner, "n_jobs", n_jobs, low=1, integer=True)
 
-    planes = _planes(check_picture(image, owner), color)
+    home = device_of(image)
+    where = home if home.is_gpu else choose_device(device, owner)
+    planes: list[Any] = _planes(check_picture(to_host(image), owner), color)
     height, width = planes[0].shape
     grids = _grids(width, height, bin_sizes, step)
-    n = sum(grid.n_cols * grid.n_rows for grid in grids)
-    values = np.empty((n, len(planes) * LENGTH), dtype)
+    n, n_numbers = sum(grid.n_cols * grid.n_rows for grid in grids), len(planes) * LENGTH
 
-    def describe(task: tuple[_Grid, int, int, int]) -> None:
-        grid, channel, row, n_rows = task
+    def describe(plane: Any, grid: _Grid, channel: int, row: int, n_rows: int, values: Any, at: int) -> None:
         kernels, bin_weights = _kernels(grid.bin_size, window)
-        kernel.describe(
-            planes[channel],
+        where.loops("sift").describe(
+            plane,
             smoother=_smoother(smoothing * grid.bin_size),
             kernels=kernels,
             bin_weights=bin_weights,
@@ -179,12 +188,31 @@ def dense_sift(
             threshold=255 * contrast_threshold,
             root=normalisation == "root",
             values=values,
-            at=grid.start + row * grid.n_cols,
+            at=at,
             channel=channel,
         )
 
-    bands = [(grid, *band) for grid in grids for band in _bands(grid, step, len(planes))]
-    run_tasks(describe, bands, n_jobs)
+    def describe_band(task: tuple[_Grid, int, int, int]) -> None:
+        grid, channel, row, n_rows = task
+        describe(planes[channel], grid, channel, row, n_rows, values, grid.start + row * grid.n_cols)
+
+    def describe_there(grid: _Grid, rows: slice) -> None:
+        block = where.namespace.empty(((rows.stop - rows.start) * grid.n_cols, n_numbers), dtype)
+        for channel, plane in enumerate(planes):
+            describe(plane, grid, channel, rows.start, rows.stop - rows.start, block, 0)
+        first = grid.start + rows.start * grid.n_cols
+        values[first : first + len(block)] = block if home.is_gpu else to_host(block)
+
+    with where.use():
+        values = home.namespace.empty((n, n_numbers), dtype)
+        if where.is_gpu:
+            planes = [where.put(plane) for plane in planes]
+            for grid in grids:
+                most = max(_NUMBERS_ON_A_GPU // (n_numbers * grid.n_cols), 1)
+                in_blocks(partial(describe_there, grid), grid.n_rows, most)
+        else:
+            bands = [(grid, *band) for grid in grids for band in _bands(grid, step, len(planes))]
+            run_tasks(describe_band, bands, n_jobs)
     return LocalDescriptors(values, *_places(grids, step), (width, height))
 
 
@@ -193,7 +221,7 @@ class DenseSIFT(BaseEstimator):
 
     Parameters
     ----------
-    step, bin_sizes, window, smoothing, contrast_threshold, color, normalisation, dtype, n_jobs
+    step, bin_sizes, window, smoothing, contrast_threshold, color, normalisation, dtype, n_jobs, device
         As in `dense_sift`.
     max_side : int, optional
         Pictures with a longer side are described as if they had been shrunk to this one; places and sizes are
@@ -219,6 +247,7 @@ class DenseSIFT(BaseEstimator):
         dtype: str = "float32",
         max_side: int | None = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.step = step
         self.bin_sizes = bin_sizes
@@ -230,15 +259,16 @@ class DenseSIFT(BaseEstimator):
         self.dtype = dtype
         self.max_side = max_side
         self.n_jobs = n_jobs
+        self.device = device
 
     def extract(self, image: npt.ArrayLike) -> LocalDescriptors:
-        """Describe a picture `(rows, cols)` or `(rows, cols, 3)` with values 0..255."""
+        """Describe a picture `(rows, cols)` or `(rows, cols, 3)` with values 0..255, where it lies."""
         settings = self.get_params(deep=False)
         max_side = settings.pop("max_side")
         if max_side is None:
             return dense_sift(image, **settings)
         check_number("DenseSIFT", "max_side", max_side, low=1, integer=True)
-        picture = np.asarray(image)
+        picture = np.asarray(to_host(image))
         if picture.ndim not in (2, 3) or max(picture.shape[:2]) <= max_side:
             return dense_sift(image, **settings)
         # A long strip must stay wide enough to be described.
@@ -246,7 +276,8 @@ class DenseSIFT(BaseEstimator):
         needed = min(3 * max(self.bin_sizes) + 1, height, width)
         factor = max(max_side / max(height, width), needed / min(height, width))
         size = (max(1, round(width * factor)), max(1, round(height * factor)))
-        found = dense_sift(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), **settings)
+        shrunk = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+        found = dense_sift(device_of(image).put(shrunk), **settings)
         scale = np.array([width / size[0], height / size[1]], np.float32)
         return LocalDescriptors(
             found.values, found.positions * scale, found.sizes / np.float32(factor), (width, height)

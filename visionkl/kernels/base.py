@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu.elementary import logarithms
 from visionkl.backend.cpu.kernels import CHI2
-from visionkl.backend.dispatch import device_of, loops, to_host
+from visionkl.backend.dispatch import Device, device_of, loops, rows_anywhere, to_host
+from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.core.validation import check_rows, parameter_error
+from visionkl.core.validation import parameter_error
 
 Matrix = npt.NDArray[Any]
 
@@ -65,14 +66,19 @@ class Kernel:
                 )
             device = device_of(rows, others)
             dtype = np.result_type(rows.dtype, others.dtype)
-            rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
+            with device.use():
+                rows, others = rows.astype(dtype, copy=False), others.astype(dtype, copy=False)
+        with device.use(), enough_memory(f"a matrix of {len(rows)} × {len(others)} kernels"):
+            return self._matrix(rows, others, device, 1 if device.is_gpu else n_jobs)
+
+    def _matrix(self, rows: Matrix, others: Matrix, device: Device, n_jobs: int | None) -> Matrix:
+        """Compute the matrix between checked rows; if both are the same, half of it."""
         out: Matrix = device.namespace.empty((len(rows), len(others)), rows.dtype)
         left, right = self._prepare(rows, others)
         size = len(rows) if device.is_gpu else _BAND
         bands = [slice(first, min(first + size, len(rows))) for first in range(0, len(rows), size)]
-        n_jobs = 1 if device.is_gpu else n_jobs
         mirror = device.loops("kernels").mirror
-        if Y is None:
+        if others is rows:
             run_tasks(lambda band: self._fill(left, right, out, band, band.stop), bands[::-1], n_jobs)
             run_tasks(lambda band: mirror(out, band.start, band.stop), bands, n_jobs)
         else:
@@ -82,7 +88,9 @@ class Kernel:
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return device_of(rows).namespace.ones(len(rows), rows.dtype)
+        device = device_of(rows)
+        with device.use():
+            return device.namespace.ones(len(rows), rows.dtype)
 
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
@@ -102,24 +110,10 @@ class Kernel:
         raise NotImplementedError
 
 
-def rows_anywhere(owner: str, X: npt.ArrayLike) -> Matrix:
-    """Do as `check_rows`, also for rows that lie on a GPU, which stay there."""
-    device = device_of(X)
-    if not device.is_gpu:
-        return check_rows(owner, X)
-    given: Any = X
-    if given.ndim != 2 or 0 in given.shape:
-        raise DataError(f"{owner}: X must have the shape (n_samples, n_features), not {given.shape}.")
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
-    rows = device.namespace.ascontiguousarray(given.astype(dtype, copy=False))
-    if not bool(device.namespace.isfinite(rows.sum())):
-        raise DataError(f"{owner}: X holds NaN or infinity, or numbers whose sum is; leave out such rows.")
-    return rows
-
-
 def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = False) -> None:
     """Complain if a number is below the bound, or equal to it if that is not allowed."""
-    lowest = rows.min()
+    with device_of(rows).use():
+        lowest = float(rows.min())
     if lowest > bound or (inclusive and lowest == bound):
         return
     rows = to_host(rows)

@@ -41,7 +41,8 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.sparsefuncs import min_max_axis
 
-from visionkl.backend.cpu import bits as loops
+from visionkl.backend.dispatch import choose_device, device_of
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.rng import seed_of, stream
@@ -54,6 +55,8 @@ Vector = npt.NDArray[np.float64]
 
 # Rows that a thread compares with all others at a time.
 _ROWS_OF_KERNEL = 32
+# Pairs that a GPU compares at a time.
+_PAIRS_ON_A_GPU = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +83,13 @@ class BinaryKernel(Kernel):
     theta: Vector | None = None
 
     def __call__(self, X: Any, Y: Any = None, *, n_jobs: int | None = None) -> Matrix:
-        """Compute the kernel between all rows of X and all rows of Y (X by default); they may be sparse."""
+        """Compute the kernel between all rows of X and all rows of Y (X by default).
+
+        They may be sparse, or lie on a GPU, where the result is then, too.
+        """
         rows = self.check(X)
         others = rows if Y is None else self.check(Y)
+        device_of(rows, others)
         left = encode(self.questions, rows, n_jobs)
         right = left if Y is None else encode(self.questions, others, n_jobs)
         return self.of_bits(left, right, np.result_type(rows.dtype, others.dtype), n_jobs=n_jobs)
@@ -92,31 +99,42 @@ class BinaryKernel(Kernel):
     ) -> Matrix:
         """Compute the kernel between packed bits `(n, n_bytes)` and `(m, n_bytes)`."""
         width = 8 * -(-self.questions.n_maps // 64)
-        left, right = np.ascontiguousarray(left, np.uint8), np.ascontiguousarray(right, np.uint8)
+        device = device_of(left, right)
+        xp, loops = device.namespace, device.loops("bits")
+        with device.use():
+            left, right = xp.ascontiguousarray(left, np.uint8), xp.ascontiguousarray(right, np.uint8)
         if left.ndim != 2 or right.ndim != 2 or left.shape[1] != width or right.shape[1] != width:
             raise DataError(
                 f"BinaryKernel: bits of {self.questions.n_maps} maps have {width} bytes a sample; these "
                 f"arrays have the shapes {left.shape} and {right.shape}."
             )
-        out = np.empty((len(left), len(right)), dtype)
+        with device.use():
+            out = xp.empty((len(left), len(right)), dtype)
         scale = out.dtype.type(1 / self.questions.n_maps)
-        tables = None if self.theta is None else _tables(self.theta, width)
+        tables = None if self.theta is None else device.put(_tables(self.theta, width))
 
-        def fill(first: int) -> None:
-            some = slice(first, first + _ROWS_OF_KERNEL)
+        def fill(some: slice) -> None:
             if tables is None:
                 words = left[some].view(np.uint64), right.view(np.uint64)
                 loops.count_agreements(*words, self.questions.n_maps, scale, out[some])
             else:
                 loops.weigh_agreements(left[some], right, tables, out[some])
 
-        run_tasks(fill, range(0, len(left), _ROWS_OF_KERNEL), n_jobs)
+        if device.is_gpu:
+            with device.use():
+                in_blocks(fill, len(left), max(_PAIRS_ON_A_GPU // max(len(right), 1), 1))
+        else:
+            bands = range(0, len(left), _ROWS_OF_KERNEL)
+            run_tasks(lambda first: fill(slice(first, first + _ROWS_OF_KERNEL)), bands, n_jobs)
         return out
 
     def diagonal(self, X: Any) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return np.full(rows.shape[0], 1.0 if self.theta is None else self.theta.sum(), rows.dtype)
+        one = 1.0 if self.theta is None else float(self.theta.sum())
+        device = device_of(rows)
+        with device.use():
+            return device.namespace.full(rows.shape[0], one, rows.dtype)
 
     def check(self, X: Any) -> Any:
         """Return rows that this kernel takes, dense or sparse, or complain."""
@@ -156,13 +174,15 @@ class BinaryMap(KernelMap):
         Parameters
         ----------
         X : array_like or sparse matrix of float, shape (n_samples, n_features)
+            May lie on a GPU; then the bits do, too.
 
         Returns
         -------
         ndarray of uint8, shape (n_samples, 8 ceil(n_maps / 64))
             Bits, from the lowest on; see `unpack`. `.view(numpy.uint64)` gives words.
         """
-        return encode(self.questions_, self._rows_to_map(X), self.n_jobs)
+        rows = self._rows_to_map(X)
+        return encode(self.questions_, rows, self.n_jobs, choose_device(self.device, type(self).__name__))
 
     def _draw(self, rows: Any, random: np.random.Generator) -> Questions:
         raise NotImplementedError
@@ -188,6 +208,9 @@ class StumpMap(BinaryMap):
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where questions are answered. They are drawn on the CPU
+        either way, and are the same. Rows that lie on a GPU are asked there anyway, and the bits stay there.
 
     Attributes
     ----------
@@ -205,10 +228,18 @@ class StumpMap(BinaryMap):
     ((100, 128), dtype('uint8'))
     """
 
-    def __init__(self, n_maps: int = 20_000, *, random_state: Any = 0, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        n_maps: int = 20_000,
+        *,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+    ) -> None:
         self.n_maps = n_maps
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def _draw(self, rows: Any, random: np.random.Generator) -> Questions:
         low, high = (
@@ -231,6 +262,9 @@ class BinaryProjectionMap(BinaryMap):
         Seed of the projections; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where questions are answered. They are drawn on the CPU
+        either way, and are the same. Rows that lie on a GPU are asked there anyway, and the bits stay there.
 
     Attributes
     ----------
@@ -255,11 +289,13 @@ class BinaryProjectionMap(BinaryMap):
         base: Any = None,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.n_maps = n_maps
         self.base = base
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def _draw(self, rows: Any, random: np.random.Generator) -> Questions:
         base, width = None, rows.shape[1]

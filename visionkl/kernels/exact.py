@@ -42,10 +42,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu import kernels as loops
-from visionkl.backend.dispatch import device_of, namespace_of
+from visionkl.backend.dispatch import device_of, namespace_of, rows_anywhere
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_choice, check_number, check_rows, parameter_error
-from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above, rows_anywhere
+from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above
 from visionkl.kernels.sigma import Sigma, feature_groups
 
 #: exp of half the numbers in this span, squared, is still a normal number.
@@ -61,7 +61,8 @@ class Linear(Kernel):
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return namespace_of(rows).einsum("ij,ij->i", rows, rows)
+        with device_of(rows).use():
+            return namespace_of(rows).einsum("ij,ij->i", rows, rows)
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         namespace_of(out).matmul(left[band], right[:n_columns].T, out=out[band, :n_columns])
@@ -75,7 +76,9 @@ class Hellinger(Linear):
 
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
-        return self.check(X).sum(axis=1)
+        rows = self.check(X)
+        with device_of(rows).use():
+            return rows.sum(axis=1)
 
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
         left = np.sqrt(X)
@@ -218,7 +221,9 @@ class _Histogram(PairKernel):
 
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
-        return self.check(X).sum(axis=1)
+        rows = self.check(X)
+        with device_of(rows).use():
+            return rows.sum(axis=1)
 
 
 @dataclass(frozen=True)

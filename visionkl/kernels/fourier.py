@@ -54,7 +54,8 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from visionkl.backend.cpu.elementary import waves
-from visionkl.backend.dispatch import device_of, loops, namespace_of
+from visionkl.backend.dispatch import choose_device, device_of, loops, namespace_of, to_host
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
@@ -62,7 +63,7 @@ from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_choice, check_number
 from visionkl.kernels.base import Kernel, Matrix, check_above
 from visionkl.kernels.exact import Gaussian, SkewedChi2, SkewedIntersection
-from visionkl.kernels.mapping import KernelMap, bands
+from visionkl.kernels.mapping import NUMBERS_ON_A_GPU, KernelMap, bands
 from visionkl.kernels.sigma import Sigma, feature_groups
 
 Vector = npt.NDArray[np.float64]
@@ -134,7 +135,10 @@ class FourierBasis:
 
     def pull_back(self, inputs: Matrix, slopes: Matrix) -> Vector:
         """Return dL/dσ of each feature, summed over the block; `slopes` are already multiplied by dL/dΦ."""
-        by_input = slopes @ self.frequencies.astype(slopes.dtype, copy=False)
+        device = device_of(inputs, slopes)
+        by_input = slopes @ device.put(self.frequencies.astype(slopes.dtype, copy=False))
+        if device.is_gpu:
+            return to_host((inputs * by_input).sum(axis=0, dtype=np.float64))
         return np.einsum("ij,ij->j", inputs, by_input, dtype=np.float64)
 
     def _constants(self, out: Matrix) -> tuple[Any, ...]:
@@ -276,7 +280,8 @@ class FourierMap(KernelMap):
         dL_dPhi : array_like of float, shape (n_samples, n_components), or callable
             Derivatives of the loss by the outputs. A function is called as `dL_dPhi(rows, outputs)` with a
             slice and what these rows are mapped to, and returns the derivatives for them: then nothing of the
-            size of all outputs is held. It is called by several threads.
+            size of all outputs is held. It is called by several threads. For rows on a GPU, all of this is
+            there.
         sigma : float or array_like of float, shape (n_groups,), optional
             `sigma_` by default.
 
@@ -285,7 +290,9 @@ class FourierMap(KernelMap):
         ndarray of float64, shape (n_groups,)
         """
         rows = self._rows_to_map(X)
-        slopes_of = self._slopes(dL_dPhi, len(rows))
+        home = device_of(rows)
+        device = home if home.is_gpu else choose_device(self.device, "FourierMap")
+        slopes_of = self._slopes(dL_dPhi, rows)
         basis = self.basis_
         projection = basis.projection(self._spread(sigma), rows.dtype)
 
@@ -298,8 +305,24 @@ class FourierMap(KernelMap):
             slopes *= slopes_of(band, phi)
             return basis.pull_back(inputs, slopes)
 
-        shares = run_tasks(pull_back, bands(len(rows), self.n_components), self.n_jobs)
-        by_feature: Vector = np.sum(shares, axis=0)
+        by_feature: Vector = np.zeros(rows.shape[1])
+
+        def pull_back_there(band: slice) -> None:
+            inputs = basis.inputs(device.put(rows[band]))
+            phi, slopes = (
+                device.namespace.empty((len(inputs), self.n_components), rows.dtype) for _ in range(2)
+            )
+            basis.features_and_slopes(inputs, device.put(projection), phi, slopes)
+            slopes *= device.put(slopes_of(band, phi if home.is_gpu else to_host(phi)))
+            by_feature.__iadd__(basis.pull_back(inputs, slopes))
+
+        if device.is_gpu:
+            with device.use():
+                in_blocks(pull_back_there, len(rows), max(NUMBERS_ON_A_GPU // self.n_components, 1))
+        else:
+            by_feature += np.sum(
+                run_tasks(pull_back, bands(len(rows), self.n_components), self.n_jobs), axis=0
+            )
         return np.bincount(self.groups_, by_feature, len(self.sigma_)).astype(np.float64)
 
     def _check_parameters(self) -> None:
@@ -333,14 +356,15 @@ class FourierMap(KernelMap):
             )
         return np.broadcast_to(values, self.sigma_.shape)[self.groups_]
 
-    def _slopes(self, dL_dPhi: npt.ArrayLike | Slopes, n_rows: int) -> Slopes:
+    def _slopes(self, dL_dPhi: npt.ArrayLike | Slopes, rows: Matrix) -> Slopes:
         if callable(dL_dPhi):
             return dL_dPhi
-        whole = np.asarray(dL_dPhi)
-        if whole.shape != (n_rows, self.n_components):
+        whole: Any = dL_dPhi if device_of(dL_dPhi).is_gpu else np.asarray(dL_dPhi)
+        device_of(rows, whole)
+        if whole.shape != (len(rows), self.n_components):
             raise DataError(
-                f"FourierMap: dL_dPhi must have the shape {(n_rows, self.n_components)}, one number for each "
-                f"output, not {whole.shape}."
+                f"FourierMap: dL_dPhi must have the shape {(len(rows), self.n_components)}, one number for "
+                f"each output, not {whole.shape}."
             )
         return lambda band, _: whole[band]
 

@@ -9,15 +9,15 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from visionkl.backend.dispatch import choose_device, device_of, to_host
+from visionkl.backend.dispatch import choose_device, device_of, rows_anywhere, to_host
 from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
-from visionkl.kernels.base import Kernel, Matrix, check_above, rows_anywhere
+from visionkl.kernels.base import Kernel, Matrix, check_above
 
-# Numbers that come out of a block of rows on a GPU.
-_NUMBERS_ON_A_GPU = 2**26
+#: Numbers that come out of a block of rows on a GPU.
+NUMBERS_ON_A_GPU = 2**26
 
 
 class KernelMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -75,7 +75,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         home = device_of(rows)
         device = home if home.is_gpu else choose_device(self.device, type(self).__name__)
-        out = home.namespace.empty((len(rows), n_outputs), rows.dtype)
+        with home.use():
+            out = home.namespace.empty((len(rows), n_outputs), rows.dtype)
         if not device.is_gpu:
             tasks = bands(len(rows), effort * n_outputs)
             run_tasks(lambda band: work(rows[band], out[band]), tasks, self.n_jobs)
@@ -87,10 +88,12 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             out[band] = block if home.is_gpu else to_host(block)
 
         with device.use():
-            in_blocks(work_there, len(rows), max(_NUMBERS_ON_A_GPU // n_outputs, 1))
+            in_blocks(work_there, len(rows), max(NUMBERS_ON_A_GPU // n_outputs, 1))
         return out
 
     def _checked(self, X: npt.ArrayLike) -> Matrix:
+        if device_of(X).is_gpu and "device" not in self.get_params(deep=False):
+            raise UsageError(f"{type(self).__name__} maps rows on the CPU; give NumPy arrays (cupy.asnumpy).")
         rows = rows_anywhere(type(self).__name__, X)
         if self._is_for_histograms():
             check_above(type(self).__name__, rows, 0.0, inclusive=True)

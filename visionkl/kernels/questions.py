@@ -14,18 +14,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from visionkl.backend.cpu import bits as loops
+from visionkl.backend.cpu.bits import BLOCK
+from visionkl.backend.dispatch import CPU, Device, device_of, kept_on, rows_anywhere, to_host
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.scratch import scratch
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
-from visionkl.core.validation import check_rows
 from visionkl.kernels.base import Matrix
-from visionkl.kernels.mapping import bands
+from visionkl.kernels.mapping import KernelMap, bands
 
 Bytes = npt.NDArray[np.uint8]
 
 # Rows that a thread encodes at a time.
-_ROWS_A_TASK = 16 * loops.BLOCK
+_ROWS_A_TASK = 16 * BLOCK
+# Features, or answers, of a block of rows on a GPU.
+_NUMBERS_ON_A_GPU = 2**26
 
 
 class Questions(Protocol):
@@ -37,7 +40,7 @@ class Questions(Protocol):
         ...
 
     def write(self, rows: Any, first: int, out: npt.NDArray[np.uint64]) -> None:
-        """Write the bits of the rows `first, first + 1, ...` into words."""
+        """Write the bits of the rows `first, first + 1, ...` into words, which lie where the rows do."""
         ...
 
     def rows_a_task(self) -> int:
@@ -102,7 +105,11 @@ class Stumps:
 
     def write(self, rows: Any, first: int, out: npt.NDArray[np.uint64]) -> None:
         """Write the bits of the rows `first, first + 1, ...` into words."""
-        loops.encode_stumps(row_parts(rows), first, *self.questions(rows.dtype), *self.room(rows.dtype), out)
+        device = device_of(out)
+        *where, thresholds = self.questions(rows.dtype)
+        room = (None, None) if device.is_gpu else self.room(rows.dtype)
+        encode_stumps = device.loops("bits").encode_stumps
+        encode_stumps(row_parts(rows), first, *where, device.put(thresholds), *room, out)
 
     def questions(self, dtype: npt.DTypeLike) -> tuple[Any, Any, Any, Any]:
         """Return what the loops ask for: used features, places, ends, and thresholds with room behind."""
@@ -111,7 +118,7 @@ class Stumps:
 
     def room(self, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Return room for the columns and ranks of a block of rows."""
-        shape = (len(self.used), loops.BLOCK)
+        shape = (len(self.used), BLOCK)
         return scratch("columns of stumps", shape, dtype), scratch("ranks of stumps", shape, np.int32)
 
     def rows_a_task(self) -> int:
@@ -145,14 +152,25 @@ class Projections:
         return len(self.thresholds)
 
     def project(self, rows: Any) -> Matrix:
-        """Return r · ψ(x) of all directions, `(n, n_maps)`."""
-        mapped = rows if self.base is None else self.base.transform(rows)
-        return mapped @ self.directions.astype(mapped.dtype, copy=False)
+        """Return r · ψ(x) of all directions, `(n, n_maps)`, where the rows are."""
+        device = device_of(rows)
+        if self.base is None:
+            mapped = rows
+        elif isinstance(self.base, KernelMap):
+            mapped = self.base.transform(rows)
+        else:
+            mapped = device.put(self.base.transform(to_host(rows)))  # others know no GPU
+        directions = self.directions
+        if device.is_gpu:
+            directions = kept_on(device, self, lambda: device.put(self.directions))
+        return mapped @ directions.astype(mapped.dtype, copy=False)
 
     def write(self, rows: Any, first: int, out: npt.NDArray[np.uint64]) -> None:
         """Write the bits of the rows `first, first + 1, ...` into words."""
-        values = np.ascontiguousarray(self.project(rows[first : first + len(out)]))
-        loops.encode_above(values, self.thresholds.astype(values.dtype, copy=False), out)
+        device = device_of(out)
+        values = device.namespace.ascontiguousarray(self.project(rows[first : first + len(out)]))
+        thresholds = device.put(self.thresholds.astype(values.dtype, copy=False))
+        device.loops("bits").encode_above(values, thresholds, out)
 
     def rows_a_task(self) -> int:
         """How many rows a thread should take at a time."""
@@ -163,13 +181,24 @@ class Projections:
         return Projections(self.base, np.ascontiguousarray(self.directions[:, which]), self.thresholds[which])
 
 
-def encode(questions: Questions, rows: Any, n_jobs: int | None = None) -> Bytes:
-    """Ask all questions of checked rows, in threads.
+def encode(questions: Questions, rows: Any, n_jobs: int | None = None, device: Device = CPU) -> Bytes:
+    """Ask all questions of checked rows, in threads or on a GPU.
+
+    Parameters
+    ----------
+    questions : Questions
+    rows : ndarray or sparse matrix, shape (n, n_features)
+    n_jobs : int, optional
+    device : visionkl.backend.dispatch.Device
+        Where to ask. Rows that lie on a GPU are asked there anyway, and so are their bits.
 
     Returns
     -------
     ndarray of uint8, shape (n, 8 ceil(n_maps / 64))
     """
+    home = device_of(rows)
+    if home.is_gpu or device.is_gpu:
+        return _encode_there(questions, rows, home, home if home.is_gpu else device)
     out = np.empty((rows.shape[0], -(-questions.n_maps // 64)), np.uint64)
     size = questions.rows_a_task()
 
@@ -178,6 +207,31 @@ def encode(questions: Questions, rows: Any, n_jobs: int | None = None) -> Bytes:
 
     run_tasks(write, range(0, len(out), size), n_jobs)
     return out.view(np.uint8)
+
+
+def _encode_there(questions: Questions, rows: Any, home: Device, device: Device) -> Bytes:
+    """Ask on a GPU, in blocks that fit into its memory; sparse rows are made dense on the way."""
+    n, n_words = rows.shape[0], -(-questions.n_maps // 64)
+
+    def write(some: slice) -> None:
+        words = device.namespace.empty((some.stop - some.start, n_words), np.uint64)
+        questions.write(device.put(dense_rows(rows[some])), 0, words)
+        out[some] = words if home.is_gpu else to_host(words)
+
+    with device.use():
+        out = home.namespace.empty((n, n_words), np.uint64)
+        in_blocks(write, n, rows_on_a_gpu(questions, rows))
+    return out.view(np.uint8)
+
+
+def rows_on_a_gpu(questions: Questions, rows: Any) -> int:
+    """Tell how many rows a GPU should take at a time."""
+    return max(_NUMBERS_ON_A_GPU // max(questions.n_maps, rows.shape[1]), 1)
+
+
+def dense_rows(rows: Any) -> Any:
+    """Return rows that may be sparse as an array."""
+    return rows.toarray() if sparse.issparse(rows) else rows
 
 
 def unpack(codes: npt.ArrayLike, n_maps: int | None = None) -> npt.NDArray[np.bool_]:
@@ -203,9 +257,9 @@ def unpack(codes: npt.ArrayLike, n_maps: int | None = None) -> npt.NDArray[np.bo
 
 
 def check_any_rows(owner: str, X: Any) -> Any:
-    """Return dense rows as `check_rows` does, and sparse ones as a CSR array of finite floats."""
+    """Return dense rows as `rows_anywhere` does, and sparse ones as a CSR array of finite floats."""
     if not sparse.issparse(X):
-        return check_rows(owner, X)
+        return rows_anywhere(owner, X)
     if X.dtype.kind == "c":
         raise DataError(f"{owner}: Complex data not supported; give real numbers.")
     rows = sparse.csr_array(X)

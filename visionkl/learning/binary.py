@@ -42,13 +42,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from visionkl.backend.dispatch import Device, choose_device, device_of, to_host, validated_rows
 from visionkl.core.errors import DataError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_choice, check_number
 from visionkl.kernels.binary import BinaryKernel, BinaryMap, BinaryProjectionMap, StumpMap
 from visionkl.kernels.questions import Bytes, encode
 from visionkl.learning.binary_kernel import draw_pairs, guess, learn_theta, signed_rows
-from visionkl.learning.binary_scores import make_scorer
+from visionkl.learning.binary_scores import make_scorer, scores_there
 from visionkl.learning.labels import numbered, positive_classes, winners
 from visionkl.learning.routes import Problem, Settings, solve
 from visionkl.solvers.accelerated import solve_rows
@@ -91,6 +92,9 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         Seed; None is different each time.
     n_jobs : int, optional
         Threads; all usable cores by default. The result does not depend on it.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where questions are answered, passes of the solver over
+        the answers made, and samples scored. Samples that lie on a GPU are scored there anyway.
 
     Attributes
     ----------
@@ -134,6 +138,7 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         max_iter: int = 1000,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.n_maps = n_maps
         self.maps = maps
@@ -147,6 +152,7 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def fit(self, X: Any, y: npt.ArrayLike) -> MBKLClassifier:
         """Draw questions, and learn their weights and the classes' machines.
@@ -161,7 +167,8 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        rows, labels = validate_data(self, X, y, **_ACCEPTED)
+        device = self._device()
+        rows, labels = validate_data(self, to_host(X), to_host(y), **_ACCEPTED)
         self.classes_, numbers = numbered("MBKLClassifier", labels)
         seed = seed_of(self.random_state)
         questions = self._map(seed).fit(rows).questions_
@@ -169,11 +176,13 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         self._gaps: list[float] = []
         self.n_iter_ = 1
         if self.theta == "l1":
-            chosen, coef, self.intercept_ = self._learn_sparse(encode(questions, rows, self.n_jobs), signs)
+            bits = encode(questions, rows, self.n_jobs, device)
+            chosen, coef, self.intercept_ = self._learn_sparse(bits, signs, device)
         elif self.theta == "ones":
             chosen = np.ones(self.n_maps)
         else:
-            chosen = self._learn_theta(encode(questions, rows, self.n_jobs), numbers, seed)
+            bits = encode(questions, rows, self.n_jobs, device)
+            chosen = self._learn_theta(bits, numbers, seed, device)
         if not chosen.any():
             raise DataError(
                 f"MBKLClassifier: none of the {self.n_maps} questions tells the classes apart; are all "
@@ -186,7 +195,7 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         if self.theta == "l1":
             self.coef_ = coef[:, self.selected_]
         else:
-            self.coef_, self.intercept_ = self._learn_machines(rows, signs, seed)
+            self.coef_, self.intercept_ = self._learn_machines(rows, signs, seed, device)
         self._scorer = make_scorer(self.questions_, self.coef_)
         self._warn_of_gap()
         return self
@@ -197,12 +206,13 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array_like or sparse matrix of float, shape (n_samples, n_features)
+            If it lies on a GPU, the scores do, too.
         """
-        scores = self._scores(X)
+        scores = device_of(X).put(self._scores(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class with the highest score for each sample.
+        """Return the class with the highest score for each sample, as a NumPy array.
 
         Parameters
         ----------
@@ -213,7 +223,11 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: Any) -> Vector:
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, **_ACCEPTED)
+        rows = validated_rows(self, X, **_ACCEPTED)
+        home = device_of(rows)
+        device = home if home.is_gpu else self._device()
+        if device.is_gpu:
+            return scores_there(self.questions_, self.coef_, rows, device) + self.intercept_
         return self._scorer.scores(rows, self.n_jobs) + self.intercept_
 
     def _check_parameters(self) -> None:
@@ -230,27 +244,33 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         if self.n_jobs is not None:
             check_number(owner, "n_jobs", self.n_jobs, low=1, integer=True)
 
+    def _device(self) -> Device:
+        return choose_device(self.device, "MBKLClassifier")
+
     def _map(self, seed: int) -> BinaryMap:
         if self.maps == "stumps":
             return StumpMap(self.n_maps, random_state=seed, n_jobs=self.n_jobs)
         return BinaryProjectionMap(self.n_maps, base=self.base, random_state=seed, n_jobs=self.n_jobs)
 
-    def _learn_theta(self, bits: Bytes, numbers: Numbers, seed: int) -> Vector:
+    def _learn_theta(self, bits: Bytes, numbers: Numbers, seed: int, device: Device) -> Vector:
         """Take the first two steps."""
         signs = guess(bits, numbers, self.n_jobs)
         random = stream(seed, "MBKLClassifier", "pairs")
         pairs = draw_pairs(numbers, self.kernel_samples, self.negatives, random)
         settings = self._settings(seed, 1.0)
         theta, solution = learn_theta(
-            bits, signs, pairs, self.n_maps, self.theta_C, settings, "MBKLClassifier"
+            bits, signs, pairs, self.n_maps, self.theta_C, settings, "MBKLClassifier", device
         )
         self._note(solution.gap, solution.n_passes)
         return (theta > 0).astype(np.float64) if self.theta == "selected" else theta
 
-    def _learn_machines(self, rows: Any, signs: list[Vector], seed: int) -> tuple[Vector, Vector]:
+    def _learn_machines(
+        self, rows: Any, signs: list[Vector], seed: int, device: Device
+    ) -> tuple[Vector, Vector]:
         """Take the third step; return weights of answers ±1, and intercepts."""
         theta = self.theta_[self.selected_]
-        data = signed_rows(encode(self.questions_, rows, self.n_jobs), theta, self.n_jobs)
+        bits = encode(self.questions_, rows, self.n_jobs, device)
+        data = signed_rows(bits, theta, self.n_jobs, device)
         problems = [Problem(y, np.ones(len(y))) for y in signs]
         settings = self._settings(seed, np.sqrt(0.5))
         strength = 1 / (self.C * len(signs[0]))
@@ -260,12 +280,14 @@ class MBKLClassifier(ClassifierMixin, BaseEstimator):
         weights = np.stack([solution.w[: len(theta)] for solution in solutions])
         return weights * np.sqrt(theta / 2), np.array([solution.bias for solution in solutions])
 
-    def _learn_sparse(self, bits: Bytes, signs: list[Vector]) -> tuple[Vector, Vector, Vector]:
+    def _learn_sparse(
+        self, bits: Bytes, signs: list[Vector], device: Device
+    ) -> tuple[Vector, Vector, Vector]:
         """Return which questions an l1 penalty leaves, weights of answers ±1, and intercepts."""
         theta = np.full(self.n_maps, 1 / self.n_maps)
         loss = Signed(SquaredHinge(), np.stack(signs, axis=1))
         strength = np.full(len(signs), 1 / (self.C * len(bits)))
-        data = signed_rows(bits, theta, self.n_jobs)
+        data = signed_rows(bits, theta, self.n_jobs, device)
         found = solve_rows(data, loss, Absolute(), strength, tol=self.tol, max_iter=self.max_iter)
         self._note(float((found.gap / found.objective).max()), found.n_iter)
         coef = found.weights[: self.n_maps].T * np.sqrt(theta / 2)

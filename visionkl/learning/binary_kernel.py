@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visionkl.backend.cpu.bits import count_ones, pack_responses
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.backend.threads import run_tasks
 from visionkl.kernels.questions import Bytes
 from visionkl.learning.routes import Problem, Settings, Solution, solve
@@ -100,9 +101,15 @@ def draw_pairs(
 
 
 def response_rows(
-    bits: Bytes, signs: Signs, samples: Numbers, classes: Numbers, n_maps: int, n_jobs: int | None = None
+    bits: Bytes,
+    signs: Signs,
+    samples: Numbers,
+    classes: Numbers,
+    n_maps: int,
+    n_jobs: int | None = None,
+    device: Device = CPU,
 ) -> TableRows:
-    """Return answers, ±1 or 0 and divided by √n_maps, as rows."""
+    """Return answers, ±1 or 0 and divided by √n_maps, as rows, which a device goes over."""
     codes = np.empty((len(samples), 2 * bits.shape[1]), np.uint8)
     run_tasks(
         lambda some: pack_responses(bits, samples, classes, signs, some.start, codes[some]),
@@ -111,7 +118,7 @@ def response_rows(
     )
     answers = np.array([0, 1, -1, 0], np.float32)[(np.arange(256)[:, None] >> [0, 2, 4, 6]) & 3]
     words = np.broadcast_to(answers / np.float32(np.sqrt(n_maps)), (codes.shape[1], 256, 4))
-    return TableRows(codes, words, n_jobs=n_jobs)
+    return TableRows(codes, words, n_jobs=n_jobs, device=device)
 
 
 def learn_theta(
@@ -122,6 +129,7 @@ def learn_theta(
     C: float,
     settings: Settings,
     owner: str,
+    device: Device = CPU,
 ) -> tuple[Vector, Solution]:
     """Learn weights of the questions: those of a machine that tells own from others' guesses, none negative.
 
@@ -136,6 +144,8 @@ def learn_theta(
     C : float
     settings : Settings
     owner : str
+    device : visionkl.backend.dispatch.Device
+        Where the machine's passes are made.
 
     Returns
     -------
@@ -144,15 +154,15 @@ def learn_theta(
         The machine.
     """
     samples, classes, labels = pairs
-    rows = response_rows(bits, signs, samples, classes, n_maps, settings.n_jobs)
+    rows = response_rows(bits, signs, samples, classes, n_maps, settings.n_jobs, device)
     problem = Problem(labels, np.ones(len(labels)))
     answer = solve("auto", rows, [problem], [1 / (C * len(labels))], None, settings, owner)
     solution = answer.solutions[0][0]
     return np.maximum(solution.w[:n_maps], 0.0), solution
 
 
-def signed_rows(bits: Bytes, theta: Vector, n_jobs: int | None = None) -> TableRows:
-    """Return bits as ±√(θ/2).
+def signed_rows(bits: Bytes, theta: Vector, n_jobs: int | None = None, device: Device = CPU) -> TableRows:
+    """Return bits as ±√(θ/2), in rows that a device goes over; bits on a GPU stay there.
 
     With a constant √(Σθ/2) beside them their inner products are those of the explicit map, Σ θ [equal],
     because 2 [s = s'] = 1 + (2s − 1)(2s' − 1).
@@ -161,4 +171,4 @@ def signed_rows(bits: Bytes, theta: Vector, n_jobs: int | None = None) -> TableR
     scales.reshape(-1)[: len(theta)] = np.sqrt(theta / 2)
     numbers = np.arange(256, dtype=np.uint8)[:, None]
     signs = 2 * np.unpackbits(numbers, axis=1, bitorder="little").astype(np.float32) - 1
-    return TableRows(bits, signs[None] * scales[:, None], n_jobs=n_jobs)
+    return TableRows(bits, signs[None] * scales[:, None], n_jobs=n_jobs, device=device)

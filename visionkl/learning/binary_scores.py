@@ -4,7 +4,7 @@ A score is Σ_k coef_k (2 s_k(x) − 1) + intercept. Stumps on the same feature 
 so that a score is one table entry for each feature that is asked for, at the feature's rank among its
 thresholds (`visionkl.backend.cpu.bits`): the cost does not grow with the stumps but for counting ranks. Many
 classes have their tables side by side. Projections go through a block of rows at a time, by two products of
-matrices.
+matrices. On a GPU there are bits after all: they are made there, and their bytes looked up in tables.
 """
 
 from __future__ import annotations
@@ -16,9 +16,20 @@ import numpy.typing as npt
 
 from visionkl.backend.cpu.bits import score_stumps, score_stumps_in_lines
 from visionkl.backend.cpu.codes import LANES
+from visionkl.backend.dispatch import Device
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.scratch import aligned_empty, scratch
 from visionkl.backend.threads import run_tasks
-from visionkl.kernels.questions import Projections, Questions, Stumps, row_parts
+from visionkl.kernels.questions import (
+    Projections,
+    Questions,
+    Stumps,
+    dense_rows,
+    encode,
+    row_parts,
+    rows_on_a_gpu,
+)
+from visionkl.learning.binary_kernel import signed_rows
 from visionkl.solvers.rows import cut
 
 Vector = npt.NDArray[np.float64]
@@ -96,6 +107,32 @@ class ProjectionScorer:
 
         run_tasks(fill, cut(0, len(out), asked.rows_a_task()), n_jobs)
         return out
+
+
+def scores_there(questions: Questions, coef: Vector, rows: Any, device: Device) -> Vector:
+    """Return scores `(n, k)` of checked rows, without intercepts, that are computed on a GPU.
+
+    Parameters
+    ----------
+    questions : Questions
+    coef : ndarray of float64, shape (k, n_maps)
+    rows : ndarray or sparse matrix, shape (n, n_features)
+        In ordinary memory, or on this GPU.
+    device : visionkl.backend.dispatch.Device
+    """
+    n_maps = questions.n_maps
+    padded = np.zeros((len(coef), 64 * -(-n_maps // 64)))
+    padded[:, :n_maps] = coef
+    scores = np.empty((rows.shape[0], len(coef)))
+
+    def score(some: slice) -> None:
+        bits = encode(questions, device.put(dense_rows(rows[some])))
+        # With θ = 2 the rows are ±1.
+        scores[some] = signed_rows(bits, np.full(n_maps, 2.0)).scores(padded).T
+
+    with device.use():
+        in_blocks(score, rows.shape[0], rows_on_a_gpu(questions, rows))
+    return scores
 
 
 def make_scorer(questions: Questions, coef: Vector) -> StumpScorer | ProjectionScorer:

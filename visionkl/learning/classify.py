@@ -82,6 +82,9 @@ class ImageClassifier:
     ----------
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : str
+        Where pictures are described and encoded, and the solver's passes made: "cpu", "cuda" (an error where
+        no GPU computes), "cuda:1", or "auto": a GPU if there is one.
     **settings
         Anything of `visionkl.learning.classifier_settings.ClassifierSettings`: `n_gaussians=64`, `step=5`,
         `channels=["grey", "opponent"]`, ...
@@ -93,8 +96,9 @@ class ImageClassifier:
         What was learned, or given to `from_parts`.
     """
 
-    def __init__(self, *, n_jobs: int | None = None, **settings: Any) -> None:
+    def __init__(self, *, n_jobs: int | None = None, device: str = "cpu", **settings: Any) -> None:
         self.n_jobs = n_jobs
+        self.device = device
         try:
             self.settings = ClassifierSettings(**settings)
         except TypeError:
@@ -103,16 +107,21 @@ class ImageClassifier:
                 name for name in settings if name not in ClassifierSettings.__dataclass_fields__
             )
             raise UsageError(
-                f"ImageClassifier has no parameter {unknown}; there are n_jobs, {known}."
+                f"ImageClassifier has no parameter {unknown}; there are n_jobs, device, {known}."
             ) from None
         self._learned: Learned | None = None
 
     @classmethod
     def from_parts(
-        cls, settings: ClassifierSettings, learned: Learned, *, n_jobs: int | None = None
+        cls,
+        settings: ClassifierSettings,
+        learned: Learned,
+        *,
+        n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> ImageClassifier:
         """Put a classifier together of what was learned."""
-        classifier = cls(n_jobs=n_jobs)
+        classifier = cls(n_jobs=n_jobs, device=device)
         classifier.settings = settings
         classifier._learned = learned
         return classifier
@@ -141,7 +150,7 @@ class ImageClassifier:
         from visionkl.learning.classify_training import train
 
         data = labelled(X) if y is None else from_labels(y, X)  # type: ignore[arg-type]
-        self._learned = train(data, self.settings, n_jobs=self.n_jobs, observer=observer)
+        self._learned = train(data, self.settings, n_jobs=self.n_jobs, observer=observer, device=self.device)
         return self
 
     @property
@@ -183,7 +192,7 @@ class ImageClassifier:
         self, images: Sequence[Any], block_size: int = _PICTURES_A_BLOCK
     ) -> Iterator[npt.NDArray[np.float64]]:
         """Score pictures some at a time, for those who want to see how it goes."""
-        self.learned.vectors.use_threads(self.n_jobs)
+        self.learned.vectors.use(self.n_jobs, self.device)
         for block in self.learned.vectors.blocks(images, block_size):
             yield self.score_vectors(block)
 
@@ -220,16 +229,21 @@ class ImageClassifier:
 
 
 def make_encoders(
-    settings: ClassifierSettings, arrays: Sequence[Mapping[str, Any]], n_jobs: int | None = None
+    settings: ClassifierSettings,
+    arrays: Sequence[Mapping[str, Any]],
+    n_jobs: int | None = None,
+    device: str = "cpu",
 ) -> list[FisherVector]:
     """Make encoders, one for each channel, of what was learned before."""
     return [
-        make_encoder(settings, channel, n_jobs).adopt(learned)
+        make_encoder(settings, channel, n_jobs, device).adopt(learned)
         for channel, learned in zip(settings.channels, arrays, strict=True)
     ]
 
 
-def make_encoder(settings: ClassifierSettings, channel: str, n_jobs: int | None = None) -> FisherVector:
+def make_encoder(
+    settings: ClassifierSettings, channel: str, n_jobs: int | None = None, device: str = "cpu"
+) -> FisherVector:
     """Make an encoder that has learned nothing yet."""
     return FisherVector(
         settings.n_gaussians,
@@ -245,4 +259,5 @@ def make_encoder(settings: ClassifierSettings, channel: str, n_jobs: int | None 
         ),
         random_state=settings.seed,
         n_jobs=n_jobs,
+        device=device,
     )

@@ -9,7 +9,8 @@
 
 What a step leaves is a file in the work folder, and a step whose file is there is not done again; a file of
 codes that is not complete is gone on with. Nothing depends on the number of threads, on where it was
-interrupted, or on how many pictures are encoded at a time, so the classifier is the same to the last bit.
+interrupted, or on how many pictures are encoded at a time, so the classifier is the same to the last bit; but
+on a GPU, where sums are made in no fixed order, the last digits may differ.
 
 At no time are there more vectors in memory than those of some pictures, and the sample of step 2 lies in a
 mapped file of at most half of `max_memory`.
@@ -27,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import average_precision_score
 
+from visionkl.backend.dispatch import CPU, Device, choose_device
 from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import DataError
@@ -35,7 +37,8 @@ from visionkl.core.observer import Observer, Stage
 from visionkl.core.rng import stream
 from visionkl.datasets.labels import LabelledPictures
 from visionkl.features.fisher_channels import ChannelVectors
-from visionkl.features.local import Extractor, LocalDescriptors
+from visionkl.features.local import LocalDescriptors
+from visionkl.features.sift import DenseSIFT
 from visionkl.learning.classifier_settings import ClassifierSettings
 from visionkl.learning.classify import Learned, make_encoder, make_encoders
 from visionkl.learning.routes import Problem, Settings, Solution, choose_route, make_rows, solve
@@ -85,6 +88,7 @@ def train(
     n_jobs: int | None = None,
     max_memory: int = 8 << 30,
     observer: Observer | None = None,
+    device: str | Device = CPU,
 ) -> Learned:
     """Train a classifier, from where the work folder stands.
 
@@ -99,12 +103,17 @@ def train(
     max_memory : int
         Bytes that training may use.
     observer : Observer, optional
+    device : str
+        Where pictures are described and encoded, and the solver's passes made: "cpu", "cuda" (an error where
+        no GPU computes), "cuda:1", or "auto": a GPU if there is one.
     """
+    where = choose_device(device, "ImageClassifier")
     data.check_learnable()
+    observer = observer or Observer()
     if folder is not None:
-        return _Trainer(data, settings, folder, n_jobs, max_memory, observer or Observer()).run()
+        return _Trainer(data, settings, folder, n_jobs, max_memory, observer, where).run()
     with tempfile.TemporaryDirectory(prefix="visionkl-") as temporary:
-        return _Trainer(data, settings, Path(temporary), n_jobs, max_memory, observer or Observer()).run()
+        return _Trainer(data, settings, Path(temporary), n_jobs, max_memory, observer, where).run()
 
 
 class _Trainer:
@@ -118,15 +127,17 @@ class _Trainer:
         n_jobs: int | None,
         max_memory: int,
         observer: Observer,
+        device: Device,
     ) -> None:
         self.data, self.settings, self.folder = data, settings, folder
         self.n_jobs, self.max_memory, self.observer = n_jobs, max_memory, observer
+        self.device = device
         self.n_done = count_done(settings, folder)
 
     def run(self) -> Learned:
         """Do all steps that are not done yet."""
         learned = [self._gaussians(number, name) for number, name in enumerate(self.settings.channels)]
-        vectors = ChannelVectors(make_encoders(self.settings, learned, self.n_jobs))
+        vectors = ChannelVectors(make_encoders(self.settings, learned, self.n_jobs, str(self.device)))
         n_channels, shape = len(learned), (len(self.data), vectors.n_features)
         notes: dict[str, Any] = {"n_pictures": shape[0], "n_features": shape[1]}
         notes["float_bytes"] = 4 * shape[0] * shape[1]
@@ -148,7 +159,7 @@ class _Trainer:
         def learn() -> dict[str, npt.NDArray[Any]]:
             chosen = self._some_pictures("described pictures", _DESCRIBED)
             pictures = [self.data.pictures[i] for i in chosen]
-            encoder = make_encoder(self.settings, channel, self.n_jobs)
+            encoder = make_encoder(self.settings, channel, self.n_jobs, str(self.device))
             with self.observer.stage("describing", len(pictures)) as stage:
                 encoder.set_params(
                     descriptors=_Counted(encoder.descriptors, stage),
@@ -214,7 +225,7 @@ class _Trainer:
             sample = map_rows(path, (len(chosen), vectors.n_features), np.float32)
             known = dict(zip(chosen, sample, strict=True))
         blocks_from = self._told(
-            "coding", vectors, known=known, finish=lambda v: books.encode(v, self.n_jobs)
+            "coding", vectors, known=known, finish=lambda v: books.encode(v, self.n_jobs, self.device)
         )
         codes = write_rows(
             self.folder / "codes.bin", (len(self.data), books.n_blocks), books.code_dtype, blocks_from
@@ -263,7 +274,7 @@ class _Trainer:
         self, data: npt.NDArray[Any], books: Codebooks | None
     ) -> tuple[Vectors, npt.NDArray[np.float64], dict[str, Any]]:
         settings, signs = self.settings, self.data.signs
-        rows, _ = make_rows(data, books, "auto", self.n_jobs)
+        rows, _ = make_rows(data, books, "auto", self.n_jobs, self.device)
         costs = sorted(settings.cost)
         weights = (signs != 0).astype(np.float64)
         held = self._held_out() if len(costs) > 1 else None
@@ -367,9 +378,10 @@ class _Trainer:
 class _Counted:
     """An extractor that tells how many pictures it has described."""
 
-    def __init__(self, extractor: Extractor, stage: Stage) -> None:
+    def __init__(self, extractor: DenseSIFT, stage: Stage) -> None:
         self.extractor = extractor
         self.stage = stage
+        self.device = extractor.device
 
     def extract(self, image: npt.NDArray[np.uint8]) -> LocalDescriptors:
         """Describe a picture, and count it."""

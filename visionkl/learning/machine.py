@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, to_host, validated_rows
 from visionkl.coding.codebooks import Codebooks
 from visionkl.coding.codes import CodeArray
 from visionkl.core.errors import DataError, UsageError
@@ -59,6 +60,7 @@ class BundleMachine(BaseEstimator):
     max_iter: int
     random_state: Any
     n_jobs: int | None
+    device: str
 
     _losses: tuple[str, ...]
     _numeric_labels = False
@@ -70,7 +72,7 @@ class BundleMachine(BaseEstimator):
         ----------
         X : array_like of float, sparse matrix, or codes; shape (n_samples, n_features)
             Codes are a `CodeArray`, as `ProductQuantizer` returns it, or any uint8 or uint16 array if
-            `codebooks` are given. Anything may be memory-mapped.
+            `codebooks` are given. Anything may be memory-mapped, and what is dense may lie on a GPU.
         y : array_like, shape (n_samples,)
         sample_weight : array_like of float, shape (n_samples,), optional
             Not negative. A weight of 2 counts like the same sample twice.
@@ -110,9 +112,10 @@ class BundleMachine(BaseEstimator):
     ) -> None:
         """Fit this estimator and copies of it that differ in the strength of regularisation."""
         settings = self._settings()
+        device = self._device(X)
         data, books, labels = self._read_training(X, y)
-        weights = _check_sample_weight(sample_weight, data, dtype=np.float64, ensure_non_negative=True)
-        rows, expansion = make_rows(data, books, self.expansion, self.n_jobs)
+        weights = _check_sample_weight(sample_weight, labels, dtype=np.float64, ensure_non_negative=True)
+        rows, expansion = make_rows(data, books, self.expansion, self.n_jobs, device)
         metric = None if self.metric is None else as_metric(self.metric, rows.dim)
         strengths = [model._strength(weights) for model in models]
         problems = self._problems(labels, weights, settings.seed)
@@ -180,11 +183,15 @@ class BundleMachine(BaseEstimator):
         owner = type(self).__name__
         books = self._known_codebooks(X)
         if books is None:
-            if isinstance(X, np.ndarray) and X.dtype in (np.uint8, np.uint16):
+            on_gpu = device_of(X).is_gpu
+            if (on_gpu or isinstance(X, np.ndarray)) and X.dtype in (np.uint8, np.uint16):
                 raise DataError(
                     f"{owner}: X holds {X.dtype}; if these are codes, give 'codebooks', and if they are "
                     "numbers, X.astype('float32')."
                 )
+            if on_gpu:
+                data = validated_rows(self, X, reset=True)
+                return data, None, self._read_labels(y, len(data))
             data, labels = validate_data(self, X, y, y_numeric=self._numeric_labels, **_ACCEPTED)
             return data, None, labels
         if self.metric is not None:
@@ -192,11 +199,21 @@ class BundleMachine(BaseEstimator):
         codes = self._read_codes(X, books)
         if not len(codes):
             raise DataError(f"{owner}: there are 0 sample(s), while a minimum of 1 is required.")
-        labels = validate_data(self, y=y)
-        if len(labels) != len(codes):
-            raise DataError(f"{owner}: there are {len(codes)} samples but {len(labels)} labels.")
+        labels = self._read_labels(y, len(codes))
         self.n_features_in_ = books.n_blocks
         return codes, books, labels
+
+    def _read_labels(self, y: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
+        labels = validate_data(self, y=to_host(y))
+        if len(labels) != n_samples:
+            raise DataError(f"{type(self).__name__}: there are {n_samples} samples but {len(labels)} labels.")
+        return labels
+
+    def _device(self, X: Any) -> Device:
+        # What a GPU cannot do is no reason for "auto" to complain.
+        if self.device == "auto" and (sparse.issparse(X) or self.route in ("gram", "rows")):
+            return CPU
+        return choose_device(self.device, type(self).__name__)
 
     def _known_codebooks(self, X: Any) -> Codebooks | None:
         if self.codebooks is None:
@@ -216,7 +233,8 @@ class BundleMachine(BaseEstimator):
             raise DataError(
                 f"{type(self).__name__}: codes have the shape (n_samples, n_blocks), not {codes.shape}."
             )
-        return codes.astype(books.code_dtype, copy=False)
+        with device_of(codes).use():
+            return codes.astype(books.code_dtype, copy=False)
 
     def _warn_of_gap(self) -> None:
         if not self._converged:
@@ -241,21 +259,23 @@ class BundleMachine(BaseEstimator):
         self._converged = all(solution.converged for solution in solutions)
 
     def _scores(self, X: Any) -> Vector:
-        """Scores `(n_samples, k)` of new samples."""
+        """Scores `(n_samples, k)` of new samples, as a NumPy array."""
         check_is_fitted(self)
         books = self.codebooks_
         weights = np.atleast_2d(self.coef_)
+        device, on_gpu = self._device(X), device_of(X).is_gpu
         if books is None:
-            rows, _ = make_rows(validate_data(self, X, reset=False, **_ACCEPTED), None, "", self.n_jobs)
+            data = validated_rows(self, X, **_ACCEPTED)
+            rows, _ = make_rows(data, None, "", self.n_jobs, device)
             return rows.scores(weights).T + self.intercept_
-        if sparse.issparse(X) or np.asarray(X).dtype.kind not in "ui":
+        if sparse.issparse(X) or (X if on_gpu else np.asarray(X)).dtype.kind not in "ui":
             raise DataError(f"{type(self).__name__} was trained on codes; give codes of that quantiser.")
         given = X.books if isinstance(X, CodeArray) else None
         if given is not None and given is not books and not np.array_equal(given.words, books.words):
             raise DataError(
                 f"{type(self).__name__}: these codes were made with other codebooks than the training data's."
             )
-        rows, _ = make_rows(self._read_codes(X, books), books, "auto", self.n_jobs)
+        rows, _ = make_rows(self._read_codes(X, books), books, "auto", self.n_jobs, device)
         return rows.scores(books.split(weights).reshape(len(weights), -1)).T + self.intercept_
 
     def __sklearn_tags__(self) -> Any:

@@ -14,6 +14,8 @@ from counts of operations: a matrix of inner products is dear to make (n² d / 2
 costs next to nothing, so it is the one for few samples and many classes; rows win where there are few
 features or few classes; and the bundle solver wins on codes, and on everything as n grows.
 
+On a GPU it is the bundle solver, whose passes over dense rows and codes are computed there.
+
 Descent does not get on where features are far from the same scale or from zero mean, which cannot be told
 beforehand. So when the choice is ours, it has some passes to succeed in, and the bundle solver, which hardly
 minds, does what is left.
@@ -28,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import CPU, Device
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import Codebooks
 from visionkl.core.validation import parameter_error
@@ -122,7 +125,9 @@ class Settings:
     n_jobs: int | None
 
 
-def make_rows(X: Any, books: Codebooks | None, expansion: str, n_jobs: int | None) -> tuple[Rows, str | None]:
+def make_rows(
+    X: Any, books: Codebooks | None, expansion: str, n_jobs: int | None, device: Device = CPU
+) -> tuple[Rows, str | None]:
     """Return data as rows of (decoded) vectors; of codes, also the expansion that is taken.
 
     Parameters
@@ -132,15 +137,17 @@ def make_rows(X: Any, books: Codebooks | None, expansion: str, n_jobs: int | Non
         Of the codes.
     expansion : {"auto", "delayed", "immediate", "dense"}
     n_jobs : int, optional
+    device : visionkl.backend.dispatch.Device
+        Where passes are made; data that lie on a GPU are gone over there anyway.
     """
     if books is None:
-        return as_rows(X, n_jobs=n_jobs), None
+        return as_rows(X, n_jobs=n_jobs, device=device), None
     if expansion == "auto":
         # Making tables takes as long as scoring n_codewords decoded samples.
         expansion = "delayed" if len(X) > books.n_codewords else "dense"
     if expansion == "immediate":
-        return DecodingRows(X, books.words, n_jobs=n_jobs), expansion
-    tables = TableRows(X, books.words, n_jobs=n_jobs)
+        return DecodingRows(X, books.words, n_jobs=n_jobs, device=device), expansion
+    tables = TableRows(X, books.words, n_jobs=n_jobs, device=device)
     return (decoded_rows(tables) if expansion == "dense" else tables), expansion
 
 
@@ -166,6 +173,11 @@ def choose_route(
         if route not in ("auto", "bundle"):
             raise parameter_error(owner, "route", f"'bundle' or 'auto' with {cause}", route)
         return "bundle", f"bundle: no other route has {cause}"
+    device = getattr(rows, "device", CPU)
+    if device.is_gpu:
+        if route not in ("auto", "bundle"):
+            raise parameter_error(owner, "route", f"'bundle' or 'auto' on {device}", route)
+        return "bundle", f"bundle: no other route computes on {device}"
     if route != "auto":
         return route, f"{route}: as told"
     seconds = _estimates(rows, n_problems, tol)

@@ -45,6 +45,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
+from visionkl.backend.dispatch import device_of
 from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import DataError
 from visionkl.core.rng import stream
@@ -96,6 +97,9 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         Seed of the order of descent and of the parts.
     n_jobs : int, optional
         Threads; all usable cores by default. The result does not depend on it.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where passes over dense rows and codes are made, by the
+        bundle solver; its small problems stay on the CPU. Data that lie on a GPU are gone over there anyway.
 
     Attributes
     ----------
@@ -148,6 +152,7 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         max_iter: int = 1000,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.C = C
         self.regularisation = regularisation
@@ -165,6 +170,7 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def decision_function(self, X: Any) -> Vector:
         """Return scores: `(n_samples,)` for two classes, `(n_samples, n_classes)` for more.
@@ -172,12 +178,13 @@ class BundleSVC(ClassifierMixin, BundleMachine):
         Parameters
         ----------
         X : array_like of float, sparse matrix, or codes
+            If it lies on a GPU, the scores do, too.
         """
-        scores = self._scores(X)
+        scores = device_of(X).put(self._scores(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class with the highest score for each sample.
+        """Return the class with the highest score for each sample, as a NumPy array.
 
         Parameters
         ----------
@@ -266,7 +273,9 @@ class BundleSVR(RegressorMixin, BundleMachine):
     regularisation : float, optional
         λ of `λ/2 ‖w‖² + Σ weight · loss / Σ weight`, instead of C, which is `1 / (λ Σ weight)`.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}
-    codebooks, metric, expansion, route, fit_intercept, intercept_scaling, tol, max_iter, random_state, n_jobs
+    codebooks, metric, expansion, route, fit_intercept, intercept_scaling, tol, max_iter, random_state
+        As in `BundleSVC`.
+    n_jobs, device
         As in `BundleSVC`.
 
     Attributes
@@ -305,6 +314,7 @@ class BundleSVR(RegressorMixin, BundleMachine):
         max_iter: int = 1000,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.C = C
         self.epsilon = epsilon
@@ -320,6 +330,7 @@ class BundleSVR(RegressorMixin, BundleMachine):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def predict(self, X: Any) -> Vector:
         """Return the values `(n_samples,)`.
@@ -327,8 +338,9 @@ class BundleSVR(RegressorMixin, BundleMachine):
         Parameters
         ----------
         X : array_like of float, sparse matrix, or codes
+            If it lies on a GPU, the values do, too.
         """
-        return self._scores(X)[:, 0]
+        return device_of(X).put(self._scores(X)[:, 0])
 
     def _problems(self, labels: npt.NDArray[Any], weights: Vector, seed: int) -> list[Problem]:
         return [Problem(column_or_1d(labels, dtype=np.float64, warn=True), weights)]

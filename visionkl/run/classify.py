@@ -39,6 +39,8 @@ class ClassifyOptions:
         How many classes to print of each picture, the best first.
     recursive : bool
         Search folders with their sub-folders.
+    device : str
+        Where to compute: auto (a GPU, if one computes), cpu, cuda, or cuda:1 for the second GPU.
     on_bad_data : {"stop", "skip"}
         What to do when a picture cannot be read: stop before anything is printed, or go on without it.
     """
@@ -47,6 +49,7 @@ class ClassifyOptions:
     inputs: list[str]
     top: int = 3
     recursive: bool = False
+    device: str = "auto"
     on_bad_data: Literal["stop", "skip"] = "stop"
 
 
@@ -57,13 +60,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def classify(options: ClassifyOptions, console: Console) -> dict[str, Any]:
     """Tell what pictures show; what is returned is the document of `--json`."""
+    from visionkl.backend.dispatch import choose_device
     from visionkl.run.pictures import find_pictures, readable
 
+    device = choose_device(options.device, "classify")
     if options.top < 1:
         raise UsageError(f"--top must be a whole number ≥ 1, not {options.top}.")
     paths = find_pictures(options.inputs, recursive=options.recursive)
     classifier = _load(options.model)
-    classifier.n_jobs = console.jobs
+    classifier.n_jobs, classifier.device = console.jobs, str(device)
     paths, skipped = readable(paths, options.on_bad_data, console)
     for path in paths:
         _warn_if_too_small(path, classifier, console)

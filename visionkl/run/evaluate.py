@@ -28,6 +28,7 @@ from visionkl.core.errors import DataError, UsageError
 from visionkl.run.console import Console, duration_text, run_command
 
 if TYPE_CHECKING:
+    from visionkl.backend.dispatch import Device
     from visionkl.datasets.base import Dataset, Example
     from visionkl.datasets.voc import VOC
     from visionkl.detection.detector import DPMDetector
@@ -67,6 +68,8 @@ class EvaluateOptions:
         Folder for results files, made new; a number is appended if it is there. By default in runs.
     report : Path, optional
         Write an HTML page with the table and the precision-recall curves.
+    device : str
+        Where to search: auto (a GPU, if one computes), cpu, cuda, or cuda:1 for the second GPU.
     on_bad_data : {"stop", "skip"}
         What to do when a picture or an annotation cannot be read: stop before the search, or leave the
         picture out of the score.
@@ -82,6 +85,7 @@ class EvaluateOptions:
     context: Path | None = None
     out: Path | None = None
     report: Path | None = None
+    device: str = "auto"
     on_bad_data: Literal["stop", "skip"] = "stop"
 
 
@@ -92,9 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Score models, or results that are there; the document that it returns is that of `--json`."""
+    from visionkl.backend.dispatch import choose_device
     from visionkl.core.files import fresh_folder, writable_folder
     from visionkl.datasets.voc import VOC
 
+    device = choose_device(options.device, "eval_voc")
     check_source("eval_voc", options.model, options.from_results, options.threshold)
     dataset = VOC(
         options.data,
@@ -119,7 +125,7 @@ def evaluate(options: EvaluateOptions, console: Console) -> dict[str, Any]:
     else:
         results = fresh_results("eval", dataset, classes, options.out, console)
         facts |= {"models": list(map(str, options.model or []))}
-        facts |= search_to_files(detectors, dataset, options.threshold, results, console)
+        facts |= search_to_files(detectors, dataset, options.threshold, results, console, device)
     facts |= {"results": str(results)}
     if context is None:
         result = score_files(results, dataset, classes, options.metric, console)
@@ -188,13 +194,14 @@ def search_to_files(
     threshold: float | None,
     folder: Path,
     console: Console,
+    device: Device,
 ) -> dict[str, float]:
     """Search all pictures and write the results files; says down to which score, and how long it took."""
     from visionkl.evaluation.results import voc_results_writer
     from visionkl.evaluation.search import LOWEST_SCORE, search
 
     threshold = LOWEST_SCORE if threshold is None else threshold
-    _warm_up(detectors, console)
+    _warm_up(detectors, console, device)
     n_done, interrupted = 0, False
     started = time.monotonic()
     try:
@@ -209,7 +216,12 @@ def search_to_files(
 
             try:
                 for example, found in search(
-                    detectors, dataset, threshold=threshold, n_jobs=console.jobs, on_skip=leave_out
+                    detectors,
+                    dataset,
+                    threshold=threshold,
+                    n_jobs=console.jobs,
+                    device=device,
+                    on_skip=leave_out,
                 ):
                     write(example.id, found)
                     n_done += 1
@@ -234,14 +246,15 @@ def search_to_files(
     return {"threshold": threshold, "seconds_per_image": round(seconds / n_done, 4)}
 
 
-def _warm_up(detectors: dict[str, DPMDetector], console: Console) -> None:
+def _warm_up(detectors: dict[str, DPMDetector], console: Console, device: Device) -> None:
     """Compile before the clock starts, so that the times shown are those of the search."""
     import numpy as np
 
     from visionkl.detection.detector import detect_all
 
     with console.compiling():
-        detect_all(list(detectors.values()), np.zeros((120, 160, 3), np.uint8), n_jobs=console.jobs)
+        blank = np.zeros((120, 160, 3), np.uint8)
+        detect_all(list(detectors.values()), blank, n_jobs=console.jobs, device=device)
 
 
 def fresh_results(name: str, dataset: VOC, classes: list[str], out: Path | None, console: Console) -> Path:

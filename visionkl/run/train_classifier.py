@@ -77,6 +77,9 @@ class TrainClassifierOptions:
         settings are taken from it.
     max_memory : str
         How much memory training may use, such as 8G or 500M.
+    device : str
+        Where pictures are described and encoded, and passes over them made: auto (a GPU, if one computes),
+        cpu, cuda, or cuda:1 for the second GPU.
     dry_run : bool
         Count what there is to learn from, guess memory and time, and stop.
     on_bad_data : {"stop", "skip"}
@@ -94,6 +97,7 @@ class TrainClassifierOptions:
     out: Path | None = None
     resume: str | None = field(default=None, metadata={"bare": NEWEST})
     max_memory: str = "8G"
+    device: str = "auto"
     dry_run: bool = False
     on_bad_data: Literal["stop", "skip"] = "stop"
     settings: ClassifierSettings = field(default_factory=ClassifierSettings)
@@ -106,9 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
+    from visionkl.backend.dispatch import choose_device
     from visionkl.run.classifier_data import classifier_facts, open_splits, read_pictures
     from visionkl.run.run_folder import RunFolder
 
+    device = str(choose_device(options.device, _COMMAND))
     run: RunFolder | None = None
     if options.resume is not None:
         options, run = reopen(options, console, _COMMAND)
@@ -131,8 +137,10 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
     console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
+    if device != "cpu":
+        console.note(f"pictures are encoded on {device}")
     with going_on_later(run, console, lambda: any(run.work.glob("*")) or _model(run).is_file()):
-        classifier, cost = _train(train, options.settings, max_memory, run, console)
+        classifier, cost = _train(train, options.settings, max_memory, run, console, device)
         result = _score(classifier, test, run, console)
         document = _document(options, run, facts, classifier, result, cost)
         _write_report(run, document, result, test, console)
@@ -157,6 +165,7 @@ def _train(
     max_memory: int,
     run: RunFolder,
     console: Console,
+    device: str,
 ) -> tuple[ImageClassifier, dict[str, float]]:
     """Train from where the run stands; the classifier, and what time and memory it took."""
     from visionkl.learning.classify import ImageClassifier
@@ -172,7 +181,7 @@ def _train(
     observer = RunObserver(run, console, steps, n_done)
     if is_trained:
         classifier = load(_model(run))
-        classifier.n_jobs = console.jobs
+        classifier.n_jobs, classifier.device = console.jobs, device
     else:
         learned = train(
             data,
@@ -181,8 +190,9 @@ def _train(
             n_jobs=console.jobs,
             max_memory=max_memory,
             observer=observer,
+            device=device,
         )
-        classifier = ImageClassifier.from_parts(settings, learned, n_jobs=console.jobs)
+        classifier = ImageClassifier.from_parts(settings, learned, n_jobs=console.jobs, device=device)
         classifier.save(_model(run))
         console.note(f"trained in {duration_text(observer.seconds)}: {classifier}")
         console.note(f"the machines took the route {classifier.notes['route']}")

@@ -48,6 +48,8 @@ class TrainContextOptions:
         The price of an error on a detection; a higher one fits them more closely.
     out : Path, optional
         The file to write, .safetensors; by default context.safetensors beside the results files.
+    device : str
+        Where to search: auto (a GPU, if one computes), cpu, cuda, or cuda:1 for the second GPU.
     on_bad_data : {"stop", "skip"}
         What to do when a picture or an annotation cannot be read: stop before the search, or leave it out.
     """
@@ -60,6 +62,7 @@ class TrainContextOptions:
     from_results: Path | None = None
     cost: float = 1.0
     out: Path | None = None
+    device: str = "auto"
     on_bad_data: Literal["stop", "skip"] = "stop"
 
 
@@ -70,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def train_context(options: TrainContextOptions, console: Console) -> dict[str, Any]:
     """Learn from detections; the document that it returns is that of `--json`."""
+    from visionkl.backend.dispatch import choose_device
     from visionkl.core.files import writable_folder
     from visionkl.datasets.voc import VOC
     from visionkl.run.evaluate import (
@@ -80,6 +84,7 @@ def train_context(options: TrainContextOptions, console: Console) -> dict[str, A
         search_to_files,
     )
 
+    device = choose_device(options.device, "train_context")
     check_source("train_context", options.model, options.from_results, options.threshold)
     if options.cost <= 0:
         raise UsageError(f"--cost must be a number above 0, not {options.cost:g}.")
@@ -102,7 +107,7 @@ def train_context(options: TrainContextOptions, console: Console) -> dict[str, A
         classes = list(detectors)
         results = fresh_results("context", dataset, classes, None, console)
         facts |= {"models": list(map(str, options.model or []))}
-        facts |= search_to_files(detectors, dataset, options.threshold, results, console)
+        facts |= search_to_files(detectors, dataset, options.threshold, results, console, device)
         console.note(f"results: {results} (--from-results learns from them again)")
     facts |= {"results": str(results)}
     rescorer = _learn(results, dataset, classes, options.cost, console)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visionkl._version import __version__
-from visionkl.core.errors import DeviceError
 from visionkl.detection.settings import TrainingSettings
 from visionkl.run.console import Console, duration_text, run_command
 from visionkl.run.make_sample import SAMPLE_FOLDER, generate_if_missing
@@ -29,6 +28,7 @@ from visionkl.run.memory import parse_bytes
 from visionkl.run.resume import NEWEST, config_of, going_on_later, reopen
 
 if TYPE_CHECKING:
+    from visionkl.backend.dispatch import Device
     from visionkl.datasets.voc import VOC
     from visionkl.detection.model import MixtureModel
     from visionkl.detection.objects import TrainingData
@@ -70,8 +70,9 @@ class TrainOptions:
         settings are taken from it.
     max_memory : str
         How much memory training may use, such as 8G or 500M.
-    device : {"auto", "cpu", "cuda"}
-        Where to compute; auto takes what is there.
+    device : str
+        Where pictures are described and searched, and the solver's passes made: auto (a GPU, if one
+        computes), cpu, cuda, or cuda:1 for the second GPU.
     dry_run : bool
         Count what there is to learn from, guess memory and time, and stop.
     on_bad_data : {"stop", "skip"}
@@ -88,7 +89,7 @@ class TrainOptions:
     out: Path | None = None
     resume: str | None = field(default=None, metadata={"bare": NEWEST})
     max_memory: str = "8G"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: str = "auto"
     dry_run: bool = False
     on_bad_data: Literal["stop", "skip"] = "stop"
     settings: TrainingSettings = field(default_factory=TrainingSettings)
@@ -101,16 +102,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
+    from visionkl.backend.dispatch import choose_device
     from visionkl.run.run_folder import RunFolder
     from visionkl.run.training_data import check_validation, open_splits, read_objects
     from visionkl.run.training_facts import training_facts
 
-    _check_device(options.device)
+    device = choose_device(options.device, _COMMAND)
     run: RunFolder | None = None
     if options.resume is not None:
-        device = options.device
         options, run = reopen(options, console, _COMMAND)
-        options = dataclasses.replace(options, device=device)
     options = _completed(options)
     generate_if_missing(options.data, console)
     max_memory = parse_bytes(options.max_memory)
@@ -133,9 +133,11 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
     console.note(f"run folder: {run.path}")
     console.note(facts.summary())
+    if device.is_gpu:
+        console.note(f"pictures are described and searched on {device}")
     with going_on_later(run, console, run.checkpoint.is_file):
-        model, cost = _train(data, options.settings, max_memory, run, console)
-        result, model = _evaluate(model, val_set, run, console)
+        model, cost = _train(data, options.settings, max_memory, run, console, device)
+        result, model = _evaluate(model, val_set, run, console, device)
         document = _document(options, run, train_set, facts, model, result, cost)
         _write_report(run, document, model, result, val_set, console)
     run.tidy()
@@ -144,13 +146,6 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
 
 
 # -- what is asked for ---------------------------------------------------------------------------------------
-
-
-def _check_device(device: str) -> None:
-    if device == "cuda":
-        raise DeviceError(
-            "--device cuda: this version trains on the CPU alone; leave --device out, or say --device cpu."
-        )
 
 
 def _completed(options: TrainOptions) -> TrainOptions:
@@ -174,6 +169,7 @@ def _train(
     max_memory: int,
     run: RunFolder,
     console: Console,
+    device: Device,
 ) -> tuple[MixtureModel, dict[str, float]]:
     """Train from where the run stands; the model, and what time and memory it took."""
     from visionkl.detection import plan, training
@@ -193,13 +189,14 @@ def _train(
         max_memory=max_memory,
         observer=observer,
         state=state,
+        device=device,
     )
     console.note(f"trained in {duration_text(observer.seconds)}: {model}")
     return model, {"seconds": round(observer.seconds, 1), "peak_bytes": observer.peak_bytes}
 
 
 def _evaluate(
-    model: MixtureModel, dataset: VOC, run: RunFolder, console: Console
+    model: MixtureModel, dataset: VOC, run: RunFolder, console: Console, device: Device
 ) -> tuple[VOCResult, MixtureModel]:
     """Search and score the validation pictures; gives the model the threshold of the best F1 there."""
     from visionkl.detection.detector import DPMDetector
@@ -212,7 +209,7 @@ def _evaluate(
     covered = read_voc_image_ids(run.path, dataset.split)
     if covered is None or len(covered) < len(dataset):
         detectors = {label: DPMDetector.from_model(model)}
-        search_to_files(detectors, dataset, None, run.path, console)
+        search_to_files(detectors, dataset, None, run.path, console, device)
     result = score_files(run.path, dataset, [label], "07", console)
     mine = result.by_class[label]
     best = mine.best_f1()

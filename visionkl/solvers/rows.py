@@ -26,8 +26,10 @@ import numpy.typing as npt
 from scipy import sparse
 
 from visionkl.backend.cpu.solver import look_up, scatter
+from visionkl.backend.dispatch import CPU, Device, device_of, to_host
+from visionkl.backend.gpu.device import free_memory, in_blocks, is_out_of_memory
 from visionkl.backend.threads import run_tasks
-from visionkl.core.errors import DataError
+from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
 
 Vector = npt.NDArray[np.float64]
@@ -35,6 +37,10 @@ Vector = npt.NDArray[np.float64]
 _BAND = 1024
 _BAND_OF_CODES = 2048
 _TILE_OF_BLOCKS = 16
+# On a GPU; float32 sums of more rows would lose digits.
+_BAND_ON_A_GPU = 8192
+#: Codes that are brought to a GPU at a time.
+CODES_ON_A_GPU = 2**28
 
 
 class Rows(Protocol):
@@ -66,37 +72,71 @@ class DenseRows:
     ----------
     X : array_like of float, shape (n_rows, dim)
         float32 is multiplied in float32 (a duality gap much below 1e-5 is out of reach then), anything else
-        in float64. May be memory-mapped.
+        in float64. May be memory-mapped, or lie on a GPU.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : visionkl.backend.dispatch.Device
+        Where to multiply. A GPU keeps the matrix if there is memory for it; if not, each pass brings it band
+        by band. Scores and sums come back.
     """
 
-    def __init__(self, X: npt.ArrayLike, *, n_jobs: int | None = None) -> None:
-        matrix = np.asarray(X)
+    def __init__(self, X: npt.ArrayLike, *, n_jobs: int | None = None, device: Device = CPU) -> None:
+        home = device_of(X)
+        self.device = home if home.is_gpu else device
+        matrix: Any = X if home.is_gpu else np.asarray(X)
         if matrix.dtype.kind not in "uifb":
             raise DataError(f"The training data must be numbers, not {matrix.dtype}.")
-        if matrix.dtype != np.float32:
-            matrix = matrix.astype(np.float64, copy=False)
         _check_shape(matrix.shape)
-        self.X = np.ascontiguousarray(matrix)
-        self.n_rows, self.dim = self.X.shape
+        with home.use():
+            if matrix.dtype != np.float32:
+                matrix = matrix.astype(np.float64, copy=False)
+            matrix = home.namespace.ascontiguousarray(matrix)
+            _check_finite(matrix)
+        self.n_rows, self.dim = matrix.shape
         self.n_jobs = n_jobs
-        _check_finite(self.X)
+        self.X = self.device.hold(matrix)
 
     def scores(self, v: Vector) -> Vector:
         """Return inner products `(n_rows,)` of the rows with `v (dim,)`; `(k, n_rows)` with `v (k, dim)`."""
         turned = v.astype(self.X.dtype, copy=False).T
+        if self.device.is_gpu:
+            return self._scores_there(turned).T
         bands = run_tasks(lambda band: self.X[band] @ turned, cut(0, self.n_rows, _BAND), self.n_jobs)
         return np.concatenate(bands).astype(np.float64).T
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return sums `(k, dim)` of the rows `first, first + 1, ...` times `shares (k, m)`."""
         rounded = shares.astype(self.X.dtype, copy=False)
+        if self.device.is_gpu:
+            return self._combine_there(rounded, first)
         return _sum_ofcut(
             lambda band: rounded[:, band.start - first : band.stop - first] @ self.X[band],
             cut(first, first + shares.shape[1], _BAND),
             self.n_jobs,
         )
+
+    def _scores_there(self, turned: npt.NDArray[Any]) -> Vector:
+        scores = np.empty((self.n_rows, *turned.shape[1:]))
+        with self.device.use():
+            columns = self.device.put(turned)
+
+            def multiply(band: slice) -> None:
+                scores[band] = to_host(self.device.put(self.X[band]) @ columns)
+
+            in_blocks(multiply, self.n_rows, self.n_rows)
+        return scores
+
+    def _combine_there(self, rounded: npt.NDArray[Any], first: int) -> Vector:
+        total = np.zeros((len(rounded), self.dim))
+        with self.device.use():
+            shares = self.device.put(rounded)
+
+            def add(band: slice) -> None:
+                rows = self.X[first + band.start : first + band.stop]
+                total.__iadd__(to_host(shares[:, band] @ self.device.put(rows)))
+
+            in_blocks(add, rounded.shape[1], _BAND_ON_A_GPU)
+        return total
 
 
 class SparseRows:
@@ -157,6 +197,8 @@ class CodedRows:
         into that order.
     n_jobs : int, optional
         Threads; all usable cores by default.
+    device : visionkl.backend.dispatch.Device
+        Where to go over them. A GPU keeps the codes if there is memory for them; scores and sums come back.
 
     Examples
     --------
@@ -174,11 +216,15 @@ class CodedRows:
         *,
         samples_last: bool = False,
         n_jobs: int | None = None,
+        device: Device = CPU,
     ) -> None:
         check_number("CodedRows", "n_codewords", n_codewords, low=1, high=1 << 16, integer=True)
         given = np.asarray(codes)
         check_codes(given.T if samples_last else given, n_codewords)
-        self.codes = np.ascontiguousarray(given if samples_last else given.T)
+        by_sample = given.T if samples_last else given
+        codes_there = turn_there(by_sample, device) if device.is_gpu else None
+        self.codes = np.ascontiguousarray(by_sample.T) if codes_there is None else codes_there
+        self.device = device
         self.n_codewords = n_codewords
         self.n_blocks, self.n_rows = self.codes.shape
         self.dim = self.n_blocks * n_codewords
@@ -187,6 +233,8 @@ class CodedRows:
     def scores(self, v: Vector) -> Vector:
         """Return sums of table entries `(n_rows,)` for `v (dim,)`, or `(k, n_rows)` for `v (k, dim)`."""
         tables = v.astype(np.float32).reshape(-1, self.n_blocks, self.n_codewords)
+        if self.device.is_gpu:
+            return self._scores_there(tables).reshape(*v.shape[:-1], self.n_rows)
         scores = np.zeros((len(tables), self.n_rows))
         run_tasks(
             lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task]),
@@ -197,6 +245,8 @@ class CodedRows:
 
     def combine(self, shares: Vector, first: int = 0) -> Vector:
         """Return histograms `(k, dim)` of the codes of rows `first, first + 1, ...`, with `shares (k, m)`."""
+        if self.device.is_gpu:
+            return self._combine_there(shares, first).reshape(len(shares), self.dim)
         tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
         shared = [with_shares(line, first) for line in shares]
 
@@ -208,12 +258,74 @@ class CodedRows:
         run_tasks(fill, product(range(len(shares)), cut(0, self.n_blocks, _TILE_OF_BLOCKS)), self.n_jobs)
         return tables.reshape(len(shares), self.dim)
 
+    def _scores_there(self, tables: npt.NDArray[np.float32]) -> Vector:
+        scores = np.empty((len(tables), self.n_rows))
+        look_up_there = self.device.loops("solver").look_up
 
-def as_rows(X: Any, *, n_jobs: int | None = None) -> Rows:
+        def score(band: slice) -> None:
+            codes, start = self._codes_there(band)
+            for number, table in enumerate(tables):
+                sums = self.device.namespace.zeros(band.stop - band.start)
+                look_up_there(codes, start, start + len(sums), self.device.put(table), sums)
+                scores[number, band] = to_host(sums)
+
+        with self.device.use():
+            in_blocks(score, self.n_rows, max(CODES_ON_A_GPU // self.n_blocks, 1))
+        return scores
+
+    def _combine_there(self, shares: Vector, first: int) -> Vector:
+        total = np.zeros((len(shares), self.n_blocks, self.n_codewords))
+        scatter_there, put = self.device.loops("solver").scatter, self.device.put
+
+        def add(some: slice) -> None:
+            codes, start = self._codes_there(slice(first + some.start, first + some.stop))
+            tables = self.device.namespace.zeros(total.shape)
+            for number, line in enumerate(shares[:, some]):
+                samples, own = with_shares(line, start)
+                scatter_there(codes, 0, self.n_blocks, put(samples), put(own), tables[number])
+            total.__iadd__(to_host(tables))
+
+        with self.device.use():
+            in_blocks(add, shares.shape[1], max(CODES_ON_A_GPU // self.n_blocks, 1))
+        return total
+
+    def _codes_there(self, rows: slice) -> tuple[Any, int]:
+        """Return codes on the device, and where in them some rows begin."""
+        if device_of(self.codes).is_gpu:
+            return self.codes, rows.start
+        return self.device.put(np.ascontiguousarray(self.codes[:, rows])), 0
+
+
+def as_rows(X: Any, *, n_jobs: int | None = None, device: Device = CPU) -> Rows:
     """Take data as they come: a dense array, a SciPy sparse matrix, or something that is `Rows` already."""
     if hasattr(X, "scores") and hasattr(X, "combine"):
         return X
-    return SparseRows(X, n_jobs=n_jobs) if sparse.issparse(X) else DenseRows(X, n_jobs=n_jobs)
+    if not sparse.issparse(X):
+        return DenseRows(X, n_jobs=n_jobs, device=device)
+    if device.is_gpu:
+        raise UsageError(
+            f"Sparse rows are multiplied on the CPU, not on {device}; leave 'device' out, or give a dense "
+            "array."
+        )
+    return SparseRows(X, n_jobs=n_jobs)
+
+
+def turn_there(codes: Any, device: Device) -> Any:
+    """Copy codes `(n, n_blocks)` into `(n_blocks, n)` on a GPU; None where its memory is too small."""
+    with device.use():
+        try:
+            turned = device.namespace.empty(codes.shape[::-1], codes.dtype)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            free_memory()
+            return None
+
+        def turn(band: slice) -> None:
+            turned[:, band] = device.put(codes[band]).T
+
+        in_blocks(turn, len(codes), max(1, CODES_ON_A_GPU // codes.shape[1]))
+    return turned
 
 
 def with_shares(shares: Vector, first: int) -> tuple[npt.NDArray[np.uint32], Vector]:
@@ -252,7 +364,8 @@ def check_codes(codes: npt.NDArray[Any], n_codewords: int) -> None:
     if codes.dtype not in (np.uint8, np.uint16):
         raise DataError(f"Codes must be uint8 or uint16, not {codes.dtype}.")
     _check_shape(codes.shape)
-    largest = int(codes.max())
+    with device_of(codes).use():
+        largest = int(codes.max())
     if largest >= n_codewords:
         raise DataError(
             f"The codes reach {largest}, but there are {n_codewords} codewords, numbered from 0; "
@@ -261,8 +374,10 @@ def check_codes(codes: npt.NDArray[Any], n_codewords: int) -> None:
 
 
 def _check_finite(matrix: npt.NDArray[np.floating]) -> None:
-    for first in range(0, len(matrix), _BAND):
-        bad = ~np.isfinite(matrix[first : first + _BAND]).all(axis=1)
+    device = device_of(matrix)
+    size = len(matrix) if device.is_gpu else _BAND
+    for first in range(0, len(matrix), size):
+        bad = ~device.namespace.isfinite(matrix[first : first + size]).all(axis=1)
         if bad.any():
             row = first + int(bad.argmax())
             raise DataError(f"Row {row} of the training data holds NaN or infinite values.")

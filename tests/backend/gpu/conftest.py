@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -77,10 +78,12 @@ def gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
         return Gpu(device.namespace())
     made, order = machine
     fake = FakeCupy()
+    one_at_a_time = threading.Lock()  # the scheduler of fibres is no place for threads
 
     def run(kernel: launch.Kernel, n_blocks: int, arguments: list[Any]) -> None:
         plain = [value.data_of_test if isinstance(value, DeviceArray) else value for value in arguments]
-        made.run(kernel, n_blocks, plain, order, seed=n_blocks)
+        with one_at_a_time:
+            made.run(kernel, n_blocks, plain, order, seed=n_blocks)
 
     monkeypatch.setattr(device, "namespace", lambda: fake)
     monkeypatch.setattr(device, "problem", lambda number=0: None)

@@ -1,11 +1,13 @@
 """A stand-in for CuPy whose arrays lie in ordinary memory, to run `backend/gpu` without a GPU.
 
 It is as strict as CuPy where that matters: NumPy arrays and its own do not mix, nothing is copied to NumPy
-unasked, and only functions that CuPy has can be called. New memory is poisoned.
+unasked, only functions that CuPy has can be called, and there are several devices: an array belongs to the
+one that was the current one when it was made, and is computed with on that one only. New memory is poisoned.
 """
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,24 +22,44 @@ _POISON = 0xC3
 _ALLOWED = (int, float, complex, bool, str, type(None), slice, type(Ellipsis), np.generic, np.dtype, type)
 
 
+_here = threading.local()
+# Methods that make views, wherever the array lies.
+_VIEWS = ("reshape", "transpose", "view", "ravel")
+
+
 class _Device:
-    id = 0
+    def __init__(self, number: int | None = None) -> None:
+        self.id = _stack()[-1] if number is None else number
 
     def __enter__(self) -> _Device:
+        _stack().append(self.id)
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        _stack().pop()
+
+
+def _stack() -> list[int]:
+    """Numbers of this thread's devices; the last is the current one."""
+    if not hasattr(_here, "numbers"):
+        _here.numbers = [0]
+    return _here.numbers
 
 
 class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that NumPy cannot touch."""
 
     __module__ = "cupy.fake"  # by which arrays of a device are known
-    device = _Device()
 
-    def __init__(self, data: np.ndarray) -> None:
+    def __init__(self, data: np.ndarray, device: _Device | None = None) -> None:
         self.data_of_test = data
+        self.device = device or _Device()
+
+    def _check_device(self) -> None:
+        if self.device.id != _stack()[-1]:
+            raise ValueError(
+                f"Array device must be same as the current device: {self.device.id} is not {_stack()[-1]}"
+            )
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("implicit conversion to a NumPy array is not allowed; call asnumpy")
@@ -51,16 +73,19 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
         raise TypeError(f"{function.__name__} of NumPy was called on an array of the device")
 
     def __getitem__(self, key: Any) -> Any:
-        return outside(self.data_of_test[inside(key)])
+        if not isinstance(key, int | slice | tuple):
+            self._check_device()
+        return outside(self.data_of_test[inside(key)], self.device)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self._check_device()
         self.data_of_test[inside(key)] = inside(value)
 
     def __len__(self) -> int:
         return len(self.data_of_test)
 
     def __iter__(self) -> Any:
-        return map(outside, self.data_of_test)
+        return (outside(value, self.device) for value in self.data_of_test)
 
     def __int__(self) -> int:
         return int(self.data_of_test)
@@ -71,6 +96,9 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         return bool(self.data_of_test)
 
+    def __array_namespace__(self, *, api_version: Any = None) -> FakeCupy:
+        return FakeCupy()
+
     def get(self) -> np.ndarray:
         return self.data_of_test.copy()
 
@@ -79,12 +107,18 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         if _real is not None and not hasattr(_real.ndarray, name):
             raise AttributeError(f"arrays of CuPy have no {name!r}")
-        return _adapted(getattr(self.data_of_test, name))
+        value = getattr(self.data_of_test, name)
+        if not callable(value):
+            return outside(value, self.device) if isinstance(value, np.ndarray) else value
+        if name not in _VIEWS:
+            self._check_device()
+        return _adapted(value, self.device)
 
 
 def inside(value: Any) -> Any:
     """The NumPy array of a device's one; complains about anything that CuPy would not take."""
     if isinstance(value, DeviceArray):
+        value._check_device()
         return value.data_of_test
     if isinstance(value, tuple | list):
         return type(value)(map(inside, value))
@@ -93,15 +127,15 @@ def inside(value: Any) -> Any:
     return value
 
 
-def outside(value: Any) -> Any:
+def outside(value: Any, device: _Device | None = None) -> Any:
     if isinstance(value, np.ndarray | np.generic):
-        return DeviceArray(np.asarray(value))
+        return DeviceArray(np.asarray(value), device)
     if isinstance(value, tuple | list):
-        return type(value)(map(outside, value))
+        return type(value)(outside(part, device) for part in value)
     return value
 
 
-def _adapted(function: Any) -> Any:
+def _adapted(function: Any, device: _Device | None = None) -> Any:
     if isinstance(function, type):
         return function  # such as float32
     if not callable(function):
@@ -109,7 +143,8 @@ def _adapted(function: Any) -> Any:
 
     def call(*arguments: Any, **named: Any) -> Any:
         return outside(
-            function(*map(inside, arguments), **{name: inside(value) for name, value in named.items()})
+            function(*map(inside, arguments), **{name: inside(value) for name, value in named.items()}),
+            device,
         )
 
     return call
@@ -119,7 +154,7 @@ class FakeCupy:
     """The module."""
 
     ndarray = DeviceArray
-    cuda = SimpleNamespace(Device=lambda number: _Device())
+    cuda = SimpleNamespace(Device=_Device)
 
     def __getattr__(self, name: str) -> Any:
         if _real is not None and not hasattr(_real, name):
@@ -133,13 +168,22 @@ class FakeCupy:
         return DeviceArray(array)
 
     @staticmethod
+    def zeros(shape: Any, dtype: Any = np.float64, *, device: _Device | None = None) -> DeviceArray:
+        return DeviceArray(np.zeros(shape, dtype))
+
+    @staticmethod
+    def astype(array: DeviceArray, dtype: Any) -> DeviceArray:
+        return array.astype(dtype)
+
+    @staticmethod
     def empty_like(other: DeviceArray) -> DeviceArray:
         return FakeCupy.empty(other.shape, other.dtype)
 
     @staticmethod
     def asarray(value: Any, dtype: Any = None) -> DeviceArray:
-        data = value.data_of_test if isinstance(value, DeviceArray) else np.array(value)
-        return DeviceArray(np.asarray(data, dtype))
+        if isinstance(value, DeviceArray):
+            return value if dtype is None else value.astype(dtype)
+        return DeviceArray(np.asarray(np.array(value), dtype))
 
     @staticmethod
     def asnumpy(value: DeviceArray) -> np.ndarray:

@@ -51,3 +51,14 @@ def test_agreements_are_those_of_the_cpu(gpu, dtype):
     cpu_bits.count_agreements(left, right, 192, dtype(0.01), expected)
     bits.count_agreements(gpu.put(left), gpu.put(right), 192, dtype(0.01), out)
     np.testing.assert_array_equal(gpu.get(out), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weighed_agreements_are_those_of_the_cpu(gpu, dtype):
+    random = np.random.default_rng(3)
+    left, right = (random.integers(0, 256, (n, 16)).astype(np.uint8) for n in (6, 9))
+    tables = random.random((16, 256))
+    expected, out = np.zeros((6, 9), dtype), gpu.put(np.ones((6, 9), dtype))
+    cpu_bits.weigh_agreements(left, right, tables, expected)
+    bits.weigh_agreements(gpu.put(left), gpu.put(right), gpu.put(tables), out)
+    np.testing.assert_allclose(gpu.get(out), expected, rtol=1e-6)

@@ -14,8 +14,10 @@ from visionkl.coding.hog_codes import coded_pyramids, frame_cell
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import DataError, UsageError
 from visionkl.detection.detector import DPMDetector
+from visionkl.features.hog import hog
 from visionkl.features.pyramid import feature_pyramid
-from visionkl.kernels import mapping
+from visionkl.kernels import fourier, mapping
+from visionkl.kernels.additive import SparseAdditiveMap
 from visionkl.kernels.exact import (
     Chi2,
     ExpChi2,
@@ -29,6 +31,8 @@ from visionkl.kernels.exact import (
 )
 from visionkl.kernels.fourier import FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap
+from visionkl.kernels.projection import KernelProjection
+from visionkl.kernels.rbf import ExpChi2Map
 
 # One way of running is enough: each kernel is tested in all ways elsewhere.
 WAYS = [("plain", "random"), pytest.param(("cuda", "device"), marks=pytest.mark.gpu)]
@@ -53,6 +57,12 @@ def test_pyramids_are_those_of_the_cpu(gpu, image):
     expected = feature_pyramid(image, **settings)
     found = feature_pyramid(image, device=dispatch.Device(0), **settings)
     assert np.array_equal(found.scales, expected.scales)
+    assert len(feature_pyramid(gpu.put(image), **settings)) == len(
+        feature_pyramid(image, device="cuda", **settings)
+    )
+    cells = hog(image)
+    np.testing.assert_allclose(hog(image, device="cuda"), cells, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(gpu.get(hog(gpu.put(image))), cells, rtol=1e-5, atol=1e-5)
     for level, wanted in zip(found.levels, expected.levels, strict=True):
         np.testing.assert_allclose(gpu.get(level), wanted, rtol=1e-5, atol=1e-5)
 
@@ -96,12 +106,36 @@ def rows(dtype=np.float32):
 @pytest.mark.parametrize("kernel", ["gaussian", "skewed_chi2"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_fourier_maps_are_those_of_the_cpu(gpu, kernel, dtype, monkeypatch):
-    monkeypatch.setattr(mapping, "_NUMBERS_ON_A_GPU", 900)  # several blocks
+    monkeypatch.setattr(mapping, "NUMBERS_ON_A_GPU", 900)  # several blocks
     expected = FourierMap(kernel, n_components=50).fit_transform(rows(dtype))
     there = FourierMap(kernel, n_components=50, device="cuda").fit(rows(dtype))
     np.testing.assert_allclose(there.transform(rows(dtype)), expected, atol=1e-5)
     plain = FourierMap(kernel, n_components=50).fit(gpu.put(rows(dtype)))
     np.testing.assert_allclose(gpu.get(plain.transform(gpu.put(rows(dtype)))), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "skewed_chi2"])
+def test_gradients_of_fourier_maps_are_those_of_the_cpu(gpu, kernel, monkeypatch):
+    monkeypatch.setattr(fourier, "NUMBERS_ON_A_GPU", 500)  # ten rows at a time
+    X = rows()
+    here = FourierMap(kernel, n_components=50, sigma=[0.5] * 6).fit(X)
+    slopes = np.random.default_rng(2).normal(size=(len(X), 50))
+    expected = here.gradient(X, slopes)
+    np.testing.assert_allclose(here.gradient(gpu.put(X), gpu.put(slopes)), expected, rtol=1e-5, atol=1e-5)
+    of_values = here.gradient(X, lambda band, phi: 2 * phi)
+    found = here.gradient(gpu.put(X), lambda band, phi: 2 * phi)
+    np.testing.assert_allclose(found, of_values, rtol=1e-4, atol=1e-5)
+    there = here.set_params(device="cuda")
+    np.testing.assert_allclose(there.gradient(X, slopes), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(there.gradient(X, lambda band, phi: 2 * phi), of_values, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UsageError, match="different devices"):
+        here.gradient(gpu.put(X), slopes)
+
+
+@pytest.mark.parametrize("made", [SparseAdditiveMap(), KernelProjection(n_representatives=5), ExpChi2Map()])
+def test_maps_of_the_cpu_say_so(gpu, made):
+    with pytest.raises(UsageError, match=r"maps rows on the CPU; give NumPy arrays \(cupy.asnumpy\)"):
+        made.fit(rows()).transform(gpu.put(rows()))
 
 
 def test_homogeneous_maps_are_those_of_the_cpu(gpu):

@@ -84,3 +84,28 @@ extern "C" __global__ void __launch_bounds__(256)
                    long long n_pairs, long long n_right, int n_words, long long n_bits, double scale) {
     agree(left, right, out, n_pairs, n_right, n_words, n_bits, scale);
 }
+
+// A thread for each pair of samples: the weight of the bits that agree, byte by byte from tables.
+template <typename Number>
+__device__ void weigh(const unsigned char* left, const unsigned char* right, const double* tables, Number* out,
+                      long long n_pairs, long long n_right, int n_bytes) {
+    long long pair = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (pair >= n_pairs) return;
+    const unsigned char* a = left + pair / n_right * n_bytes;
+    const unsigned char* b = right + pair % n_right * n_bytes;
+    double total = 0;
+    for (int byte = 0; byte < n_bytes; ++byte) total += tables[256 * byte + (a[byte] ^ b[byte])];
+    out[pair] = (Number)total;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    weigh_f32(const unsigned char* left, const unsigned char* right, const double* tables, float* out,
+              long long n_pairs, long long n_right, int n_bytes) {
+    weigh(left, right, tables, out, n_pairs, n_right, n_bytes);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    weigh_f64(const unsigned char* left, const unsigned char* right, const double* tables, double* out,
+              long long n_pairs, long long n_right, int n_bytes) {
+    weigh(left, right, tables, out, n_pairs, n_right, n_bytes);
+}

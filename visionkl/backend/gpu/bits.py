@@ -33,6 +33,13 @@ _AGREEMENTS = declare_for(
     "const unsigned long long* left, const unsigned long long* right, TYPE* out, long long n_pairs, "
     "long long n_right, int n_words, long long n_bits, TYPE scale",
 )
+_WEIGH = declare_for(
+    FLOATS,
+    "bits",
+    "weigh",
+    "const unsigned char* left, const unsigned char* right, const double* tables, TYPE* out, "
+    "long long n_pairs, long long n_right, int n_bytes",
+)
 
 
 def encode_stumps(
@@ -75,3 +82,9 @@ def count_agreements(left: Any, right: Any, n_bits: int, scale: Any, out: Any) -
         _AGREEMENTS[out.dtype.name], left, right, out, n * m, m, left.shape[1], n_bits, scale,
         threads=n * m,
     )  # fmt: skip
+
+
+def weigh_agreements(left: Any, right: Any, tables: Any, out: Any) -> None:
+    """Write the weight of the bits of two samples that agree, for all pairs; see the CPU's function."""
+    n, m = out.shape
+    launch(_WEIGH[out.dtype.name], left, right, tables, out, n * m, m, left.shape[1], threads=n * m)

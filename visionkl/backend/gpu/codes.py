@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from visionkl.backend.cpu.codes import LANES
+from visionkl.backend.glue import decoded_sums
 from visionkl.backend.gpu import device
 from visionkl.backend.gpu.launch import CODES, declare_for, launch
 from visionkl.backend.gpu.solver import scatter
@@ -84,4 +85,4 @@ def add_decoded(codes: Any, first: int, words: Any, shares: Any, total: Any) -> 
     samples = xp.arange(first, first + len(shares), dtype=np.uint32)
     histograms = xp.zeros((n_blocks, n_codewords), np.float64)
     scatter(codes, 0, n_blocks, samples, shares, histograms)
-    total += xp.matmul(histograms[:, None, :], words.astype(np.float64))[:, 0]
+    total += decoded_sums(histograms, words)

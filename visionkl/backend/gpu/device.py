@@ -5,9 +5,11 @@ CuPy is imported when it is first needed, and never where no GPU is asked for.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,8 @@ def problem(number: int = 0) -> str | None:
         return _computing_problem(error)
     if not np.array_equal(computed, np.arange(1000, dtype=np.float32) * 2 + 1):
         return f"device cuda:{number} computes wrong numbers; check the hardware with NVIDIA's tools"
+    if find_spec("array_api_compat") is None:
+        return f"array-api-compat is not installed; {_WHEELS}"
     return None
 
 
@@ -141,7 +145,7 @@ def in_blocks(work: Callable[[slice], None], n_rows: int, block: int) -> None:
         try:
             work(rows)
         except Exception as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             if rows.stop - rows.start == 1:
                 raise DeviceError(
@@ -149,10 +153,31 @@ def in_blocks(work: Callable[[slice], None], n_rows: int, block: int) -> None:
                     "of it, or compute with device='cpu'."
                 ) from None
             block = (rows.stop - rows.start + 1) // 2
-            namespace().get_default_memory_pool().free_all_blocks()
+            free_memory()
         else:
             first = rows.stop
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+@contextlib.contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Say that something does not fit into a GPU's memory, for what cannot be done in smaller blocks."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        free_memory()
+        raise DeviceError(
+            f"The GPU's memory is too small for {what} ({_first_line(error)}); free some of it, give "
+            "something smaller, or compute with device='cpu'."
+        ) from None
+
+
+def free_memory() -> None:
+    """Give back what CuPy keeps for later."""
+    namespace().get_default_memory_pool().free_all_blocks()
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Tell whether a GPU had too little memory for something."""
     return type(error).__name__ == "OutOfMemoryError" or "cudaErrorMemoryAllocation" in str(error)
