@@ -94,7 +94,8 @@ def expansions(setting: Setting, data: Coded) -> Iterator[Contestant | Quoted]:
         role = "ours" if model is models[0] else "peer"
         yield Contestant(name, role, lambda model=model, X=X: _discard(model.fit(X, y)))  # type: ignore[misc]
     yield _liblinear(setting, vectors, y, float(objective(models[0], vectors, y)))
-    yield _vlfeat(setting, vectors, y, float(objective(models[0], vectors, y)))
+    if setting.peers is not None:
+        yield _vlfeat(setting, vectors, y, float(objective(models[0], vectors, y)))
 
 
 def _liblinear(

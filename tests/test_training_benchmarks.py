@@ -252,7 +252,7 @@ def test_dlib_and_ours_get_the_same_boxes(modules, stand_in, tmp_path, capsys):
         "peer_trainer.py",
     ]
     assert [request.get("cost") for _, request in stand_in] == [None, 5, 100]
-    assert stand_in[0][1]["settings"] == {"n_components": 1, "n_parts": 0}
+    assert stand_in[0][1]["settings"] == {"n_components": 1, "n_parts": 0, "min_overlap": 0.6}
     ours, five, _ = rows_of(out)
     assert ours["ap_07"] > 0
     assert five["ap_07"] == 0
