@@ -116,7 +116,7 @@ def look_up(codes, first, last, tables, scores):  # type: ignore[no-untyped-def]
     in_fours = n_blocks - n_blocks % 4
     for m in range(0, in_fours, 4):
         table_0, table_1, table_2, table_3 = tables[m], tables[m + 1], tables[m + 2], tables[m + 3]
-        # Counted from 0, an index is known not to be negative, which saves an eighth of the time.
+        # Counted from 0, an index is known not to be negative.
         code_0, code_1 = codes[m, first:last], codes[m + 1, first:last]
         code_2, code_3 = codes[m + 2, first:last], codes[m + 3, first:last]
         for i in range(n):
