@@ -81,6 +81,7 @@ def test_the_formula(training, options):
     np.testing.assert_allclose(model.encode(descriptors), expected, rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.cpu_loops
 def test_the_formula_where_few_gaussians_count(monkeypatch):
     random = np.random.default_rng(0)
     centres = 8 * random.normal(size=(24, 6))

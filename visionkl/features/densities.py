@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu.mixture import add_relevant
 from visionkl.backend.dispatch import CPU, Device, device_of
 from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.scratch import scratch
@@ -153,8 +152,9 @@ def add_sums(posteriors: Floats, features: Floats, n_relevant: int, total: Doubl
     total : ndarray of float64, shape (n_components, n_features)
     """
     device = device_of(total)
+    add_relevant = device.loops("mixture").add_relevant
     if device.is_gpu:
-        device.loops("mixture").add_relevant(posteriors, features, total)
+        add_relevant(posteriors, features, total)
     elif features.dtype == np.float32 and n_relevant < _MANY * posteriors.size:
         sums = scratch("mixture sums", total.shape, np.float32)
         sums[:] = 0

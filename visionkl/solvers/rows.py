@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from visionkl.backend.cpu.solver import look_up, scatter
 from visionkl.backend.dispatch import CPU, Device, device_of, to_host
 from visionkl.backend.gpu.device import free_memory, in_blocks, is_out_of_memory
 from visionkl.backend.threads import run_tasks
@@ -236,6 +235,7 @@ class CodedRows:
         if self.device.is_gpu:
             return self._scores_there(tables).reshape(*v.shape[:-1], self.n_rows)
         scores = np.zeros((len(tables), self.n_rows))
+        look_up = self.device.loops("solver").look_up
         run_tasks(
             lambda task: look_up(self.codes, task[1].start, task[1].stop, tables[task[0]], scores[task]),
             product(range(len(tables)), cut(0, self.n_rows, _BAND_OF_CODES)),
@@ -249,6 +249,7 @@ class CodedRows:
             return self._combine_there(shares, first).reshape(len(shares), self.dim)
         tables = np.zeros((len(shares), self.n_blocks, self.n_codewords))
         shared = [with_shares(line, first) for line in shares]
+        scatter = self.device.loops("solver").scatter
 
         def fill(task: tuple[int, slice]) -> None:
             (samples, own), blocks = shared[task[0]], task[1]
@@ -260,13 +261,13 @@ class CodedRows:
 
     def _scores_there(self, tables: npt.NDArray[np.float32]) -> Vector:
         scores = np.empty((len(tables), self.n_rows))
-        look_up_there = self.device.loops("solver").look_up
+        look_up = self.device.loops("solver").look_up
 
         def score(band: slice) -> None:
             codes, start = self._codes_there(band)
             for number, table in enumerate(tables):
                 sums = self.device.namespace.zeros(band.stop - band.start)
-                look_up_there(codes, start, start + len(sums), self.device.put(table), sums)
+                look_up(codes, start, start + len(sums), self.device.put(table), sums)
                 scores[number, band] = to_host(sums)
 
         with self.device.use():
@@ -275,14 +276,14 @@ class CodedRows:
 
     def _combine_there(self, shares: Vector, first: int) -> Vector:
         total = np.zeros((len(shares), self.n_blocks, self.n_codewords))
-        scatter_there, put = self.device.loops("solver").scatter, self.device.put
+        scatter, put = self.device.loops("solver").scatter, self.device.put
 
         def add(some: slice) -> None:
             codes, start = self._codes_there(slice(first + some.start, first + some.stop))
             tables = self.device.namespace.zeros(total.shape)
             for number, line in enumerate(shares[:, some]):
                 samples, own = with_shares(line, start)
-                scatter_there(codes, 0, self.n_blocks, put(samples), put(own), tables[number])
+                scatter(codes, 0, self.n_blocks, put(samples), put(own), tables[number])
             total.__iadd__(to_host(tables))
 
         with self.device.use():

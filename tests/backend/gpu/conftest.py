@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import visionkl.backend.gpu
 from tests.backend.gpu import host_build
-from tests.backend.gpu.fake_cupy import DeviceArray, FakeCupy
-from visionkl.backend.gpu import device, launch
-
-MODULES = [module.name for module in pkgutil.iter_modules(visionkl.backend.gpu.__path__)]
-for _name in MODULES:
-    importlib.import_module(f"visionkl.backend.gpu.{_name}")
+from tests.backend.gpu.fake_cupy import stand_in
+from visionkl.backend.gpu import device
 
 #: Flavours of kernels and orders of their threads; and a real GPU, where there is one.
 WAYS: list[Any] = [
@@ -50,9 +42,8 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[A
             pytest.skip(problem)
         yield None
         return
-    sources = {file: launch.source(file) for file in sorted({kernel.file for kernel in launch.KERNELS})}
-    program = host_build.build(flavour, sources, launch.KERNELS, request.getfixturevalue("build_folder"))
-    made = host_build.make_machine(flavour, program, tmp_path_factory.mktemp("machine"))
+    folder = request.getfixturevalue("build_folder")
+    made = host_build.machine_of_all_kernels(flavour, folder, tmp_path_factory.mktemp("machine"))
     yield made, order
     made.close()
 
@@ -76,16 +67,4 @@ def gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A device on which the functions of `backend/gpu` run."""
     if machine is None:
         return Gpu(device.namespace())
-    made, order = machine
-    fake = FakeCupy()
-    one_at_a_time = threading.Lock()  # the scheduler of fibres is no place for threads
-
-    def run(kernel: launch.Kernel, n_blocks: int, arguments: list[Any]) -> None:
-        plain = [value.data_of_test if isinstance(value, DeviceArray) else value for value in arguments]
-        with one_at_a_time:
-            made.run(kernel, n_blocks, plain, order, seed=n_blocks)
-
-    monkeypatch.setattr(device, "namespace", lambda: fake)
-    monkeypatch.setattr(device, "problem", lambda number=0: None)
-    monkeypatch.setattr(launch, "_run", run)
-    return Gpu(fake)
+    return Gpu(stand_in(monkeypatch, *machine))

@@ -12,6 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
+
+from visionkl.backend.gpu import device as cuda
+from visionkl.backend.gpu import launch
 
 try:
     import cupy as _real
@@ -188,3 +192,19 @@ class FakeCupy:
     @staticmethod
     def asnumpy(value: DeviceArray) -> np.ndarray:
         return value.data_of_test.copy()
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, machine: Any, order: str) -> FakeCupy:
+    """Put a stand-in in CuPy's place, with kernels that a machine made of the CPU runs in some order."""
+    fake = FakeCupy()
+    one_at_a_time = threading.Lock()  # the scheduler of fibres is no place for threads
+
+    def run(kernel: launch.Kernel, n_blocks: int, arguments: list[Any]) -> None:
+        plain = [value.data_of_test if isinstance(value, DeviceArray) else value for value in arguments]
+        with one_at_a_time:
+            machine.run(kernel, n_blocks, plain, order, seed=n_blocks)
+
+    monkeypatch.setattr(cuda, "namespace", lambda: fake)
+    monkeypatch.setattr(cuda, "problem", lambda number=0: None)
+    monkeypatch.setattr(launch, "_run", run)
+    return fake

@@ -11,6 +11,8 @@ import contextlib
 import ctypes
 import fcntl
 import hashlib
+import importlib
+import pkgutil
 import shutil
 import struct
 import subprocess
@@ -20,7 +22,14 @@ from typing import Any
 
 import numpy as np
 
+import visionkl.backend.gpu
+from visionkl.backend.gpu import launch
 from visionkl.backend.gpu.launch import Kernel
+
+#: Modules of the GPU's backend; importing them declares all kernels.
+MODULES = [module.name for module in pkgutil.iter_modules(visionkl.backend.gpu.__path__)]
+for _name in MODULES:
+    importlib.import_module(f"visionkl.backend.gpu.{_name}")
 
 HOST = Path(__file__).parent / "host"
 ORDERS = {"forward": 0, "backward": 1, "random": 2}
@@ -222,3 +231,9 @@ class SanitisedMachine:
 def make_machine(flavour: str, program: Path, folder: Path) -> PlainMachine | SanitisedMachine:
     """Make a machine of what `build` built."""
     return PlainMachine(program) if flavour == "plain" else SanitisedMachine(program, folder)
+
+
+def machine_of_all_kernels(flavour: str, builds: Path, logs: Path) -> PlainMachine | SanitisedMachine:
+    """Make a machine of all kernels of the package; they are built unless `builds` has them."""
+    sources = {file: launch.source(file) for file in sorted({kernel.file for kernel in launch.KERNELS})}
+    return make_machine(flavour, build(flavour, sources, launch.KERNELS, builds), logs)

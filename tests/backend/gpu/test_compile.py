@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.backend.gpu.conftest import MODULES
+from tests.backend.gpu.host_build import MODULES
 from visionkl.backend.gpu import launch
 
 FILES = sorted({kernel.file for kernel in launch.KERNELS})

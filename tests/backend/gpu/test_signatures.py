@@ -7,7 +7,7 @@ import pkgutil
 import pytest
 
 import visionkl.backend.cpu
-from tests.backend.gpu.conftest import MODULES
+from tests.backend.gpu.host_build import MODULES
 
 SHARED = [name for name in MODULES if importlib.util.find_spec(f"visionkl.backend.cpu.{name}") is not None]
 
