@@ -5,8 +5,9 @@ and detection; after each it waits for an empty line, while its memory is looked
 goes to the error stream.
 
 Memory is that of the child together with all processes that it starts. Pages that several of them share are
-counted once (PSS, the proportional share), ten times a second; a peak between two looks may be missed, so the
-child's own peak, which the system keeps, counts as well. Both are Linux's; elsewhere the memory is not known.
+counted once (PSS, the proportional share), up to ten times a second: a look at gigabytes takes the system some
+time, which is not to slow the child down. A peak between two looks may be missed, so the child's own peak,
+which the system keeps, counts as well. Both are Linux's; elsewhere the memory is not known.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-#: Seconds between two looks at a child's memory.
+#: Seconds between two looks at a child's memory, at least; and how many times as long as a look they are.
 PAUSE = 0.1
+REST = 30
 
 
 def watch(command: Sequence[str], request: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -68,8 +71,11 @@ class _MemoryMeter:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(PAUSE):
+        pause = PAUSE
+        while not self._stop.wait(pause):
+            began = time.perf_counter()
             self.peak()
+            pause = max(PAUSE, REST * (time.perf_counter() - began))
 
     def peak(self) -> int | None:
         """Look once more, and return the peak so far."""
