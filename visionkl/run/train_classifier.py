@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from visionkl.datasets.labels import LabelledPictures
     from visionkl.evaluation.images import ImageResult
     from visionkl.learning.classify import ImageClassifier
-    from visionkl.run.classifier_data import ClassifierFacts
+    from visionkl.run.classifier_facts import ClassifierFacts
     from visionkl.run.run_folder import RunFolder
 
 _COMMAND = "train_classifier"
@@ -111,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
     from visionkl.backend.dispatch import choose_device
-    from visionkl.run.classifier_data import classifier_facts, open_splits, read_pictures
+    from visionkl.run.classifier_data import open_splits, read_pictures
+    from visionkl.run.classifier_facts import classifier_facts
     from visionkl.run.run_folder import RunFolder
 
     device = str(choose_device(options.device, _COMMAND))
@@ -124,8 +125,8 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
     max_memory = parse_bytes(options.max_memory)
 
     train_set, test_set = open_splits(options)
-    train, test, n_pixels = read_pictures(train_set, test_set, options, console)
-    facts = classifier_facts(train, test, n_pixels, options.settings, console.jobs)
+    train, test, pixels = read_pictures(train_set, test_set, options, console)
+    facts = classifier_facts(train, test, pixels, options.settings, console.jobs)
     if options.dry_run:
         console.result(facts.text())
         return {"visionkl": __version__, **facts.to_dict()}
