@@ -14,9 +14,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import shlex
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,10 +131,7 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
     if run is None:
         folder = options.out or Path("runs") / f"classify-{_name_of(options)}"
         run = RunFolder.start(folder, config_of(options), _COMMAND)
-    console.log = run.log
-    console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
-    console.note(f"run folder: {run.path}")
-    console.note(facts.summary())
+    run.begin(console, facts.summary())
     if device != "cpu":
         console.note(f"pictures are encoded on {device}")
     with going_on_later(run, console, lambda: any(run.work.glob("*")) or _model(run).is_file()):
@@ -145,7 +139,7 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
         result = _score(classifier, test, run, console)
         document = _document(options, run, facts, classifier, result, cost)
         _write_report(run, document, result, test, console)
-    shutil.rmtree(run.work, ignore_errors=True)
+    run.tidy()
     console.result(_summary(run, result))
     return document
 
@@ -242,11 +236,7 @@ def _document(
     cost: dict[str, float],
 ) -> dict[str, Any]:
     return {
-        "visionkl": __version__,
-        "run": str(run.path),
-        "model": str(_model(run)),
-        "model_bytes": _model(run).stat().st_size,
-        "report": str(run.report),
+        **run.places(_model(run)),
         "training": {
             "data": str(options.data),
             **facts.to_dict(),
