@@ -10,7 +10,7 @@ from visionkl.core.errors import DataError, UsageError
 from visionkl.datasets.base import Dataset
 from visionkl.datasets.sample import make_sample_set
 from visionkl.datasets.voc import VOC
-from visionkl.detection import training
+from visionkl.detection import learner, passes
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.objects import collect
@@ -91,7 +91,7 @@ def test_the_plan_is_followed(notebook, model):
 
 
 def test_two_processes_learn_the_same(pictures, model, monkeypatch):
-    monkeypatch.setattr(training, "_SCORED_TOGETHER", 1024)  # how many at a time is of no matter, either
+    monkeypatch.setattr(learner, "_SCORED_TOGETHER", 1024)  # how many at a time is of no matter, either
     assert_same(train(pictures, "digger", QUICK, n_jobs=2), model)
 
 
@@ -119,7 +119,7 @@ def test_a_rigid_detector_needs_no_octave_for_parts(pictures, monkeypatch):
     settings = replace(QUICK, n_parts=0, mining_rounds=1)
     without = train(pictures, "digger", settings, n_jobs=1)
     with monkeypatch.context() as patch:
-        patch.setattr(training, "PyramidSettings", lambda *how: PyramidSettings(*how[:3]))
+        patch.setattr(passes, "PyramidSettings", lambda *how: PyramidSettings(*how[:3]))
         assert_same(train(pictures, "digger", settings, n_jobs=1), without)
     detector = DPMDetector.from_model(without)
     image = pictures[0].image()

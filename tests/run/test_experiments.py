@@ -1,12 +1,15 @@
 """The command `bench`, and the pages that experiments write."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from visionkl._version import __version__
 from visionkl.report.curves import Curve, plot_curves
 from visionkl.run import experiments
+from visionkl.run.console import Console
 from visionkl.run.experiments.findings import Findings, Table
 
 
@@ -37,6 +40,16 @@ def test_findings_become_a_page_with_its_figures(tmp_path):
     assert findings.save(tmp_path / "x").name == "x-2"
 
 
+def test_published_findings_are_shown_and_returned(tmp_path, capsys):
+    findings = Findings("Time", "We measured.", [Table("Time", ["n"], [[1]]), Table("Bytes", ["n"], [[2]])])
+    document = findings.publish(tmp_path / "x", Console())
+    page = str(tmp_path / "x" / "results.md")
+    first, second = (table.markdown() for table in findings.tables)
+    assert capsys.readouterr().out == f"{first}\n{second}\npage: {page}\n"
+    assert document == {"visionkl": __version__, **findings.document(), "page": page}
+    assert "## Bytes" in Path(page).read_text(encoding="utf-8")
+
+
 def test_pages_do_not_tell_where_things_lie(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "sys.argv", ["bench.py", "x", "--data", "/home/me/data", "--seed", "3", "--out", "/home/me"]
@@ -62,7 +75,7 @@ def test_fisher_runs(tmp_path, realdata, capsys):
         experiments.main(["fisher", "--data", str(realdata), "--out", str(out), "--quick", "--splits", "1"])
         == 0
     )
-    assert "results:" in capsys.readouterr().out
+    assert f"page: {out / 'results.md'}" in capsys.readouterr().out
     tables = json.loads((out / "results.json").read_text(encoding="utf-8"))["tables"]
     accuracies = [float(row[2].split()[0]) for row in tables[0]["rows"]]
     assert len(accuracies) == 2

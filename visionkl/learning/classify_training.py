@@ -45,14 +45,15 @@ from visionkl.learning.routes import Problem, Settings, Solution, choose_route, 
 from visionkl.parallel.shards import map_rows, write_rows
 from visionkl.solvers.rows import Rows
 
-# Pictures whose descriptors the Gaussians are learned from, and how many descriptors: of each picture, and
-# for each Gaussian.
-_DESCRIBED = 1000
-_DESCRIPTORS_A_PICTURE, _DESCRIPTORS_A_GAUSSIAN = 100, 1000
-#: Vectors that codewords are learned from, for each codeword.
+#: Pictures whose descriptors the Gaussians are learned from, and how many descriptors: of each picture, and
+#: for each Gaussian.
+DESCRIBED_PICTURES = 1000
+DESCRIPTORS_A_PICTURE, DESCRIPTORS_A_GAUSSIAN = 100, 1000
+#: Vectors that codewords are learned from, for each codeword, and how often they are gone over.
 VECTORS_A_CODEWORD = 16
-_QUANTIZER_PASSES = 20
-_PICTURES_A_BLOCK = 32
+QUANTIZER_PASSES = 20
+#: Pictures that are encoded at a time.
+PICTURES_A_BLOCK = 32
 # To choose the cost, one picture of so many is held out.
 _PARTS = 5
 
@@ -157,15 +158,15 @@ class _Trainer:
 
     def _gaussians(self, number: int, channel: str) -> dict[str, npt.NDArray[Any]]:
         def learn() -> dict[str, npt.NDArray[Any]]:
-            chosen = self._some_pictures("described pictures", _DESCRIBED)
+            chosen = self._some_pictures("described pictures", DESCRIBED_PICTURES)
             pictures = [self.data.pictures[i] for i in chosen]
             encoder = make_encoder(self.settings, channel, self.n_jobs, str(self.device))
             with self.observer.stage("describing", len(pictures)) as stage:
                 encoder.set_params(
                     descriptors=_Counted(encoder.descriptors, stage),
                     n_samples=max(
-                        _DESCRIPTORS_A_GAUSSIAN * self.settings.n_gaussians,
-                        _DESCRIPTORS_A_PICTURE * len(pictures),
+                        DESCRIPTORS_A_GAUSSIAN * self.settings.n_gaussians,
+                        DESCRIPTORS_A_PICTURE * len(pictures),
                     ),
                 )
                 return encoder.fit(pictures).arrays()
@@ -203,7 +204,7 @@ class _Trainer:
             quantizer = ProductQuantizer(
                 n_codewords,
                 block_size=min(self.settings.block_size, vectors.n_features),
-                max_iter=_QUANTIZER_PASSES,
+                max_iter=QUANTIZER_PASSES,
                 max_samples=len(chosen),
                 random_state=self.settings.seed,
                 n_jobs=self.n_jobs,
@@ -248,8 +249,8 @@ class _Trainer:
         def blocks_from(first: int) -> Iterator[npt.NDArray[Any]]:
             with self.observer.stage(stage_name, len(numbers)) as stage:
                 stage.advance(first)
-                for start in range(first, len(numbers), _PICTURES_A_BLOCK):
-                    some = numbers[start : start + _PICTURES_A_BLOCK]
+                for start in range(first, len(numbers), PICTURES_A_BLOCK):
+                    some = numbers[start : start + PICTURES_A_BLOCK]
                     yield finish(self._vectors_of(some, vectors, known or {}))
                     stage.advance(len(some))
 

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from visionkl.report.plots import PALETTE_ON_WHITE, new_figure
 
 # The legend of more would hide some of them.
 _FEW_CURVES = 4
+# matplotlib marks powers of ten, of which a logarithmic axis of fewer decades shows one or none.
+_FEW_DECADES = 2.0
+# Share of an axis that a digit below it takes.
+_DIGIT = 0.02
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ def plot_curves(
     curves : sequence of Curve
     x_label, y_label : str
     log_x, log_y : bool
-        Whether an axis is logarithmic.
+        Whether an axis is logarithmic. Such an x axis that spans less than two decades is marked where the
+        curves have points.
 
     Returns
     -------
@@ -78,6 +85,8 @@ def plot_curves(
         )
     axes.set(xlabel=x_label, ylabel=y_label)
     axes.set_xscale("log" if log_x else "linear")
+    if log_x:
+        _mark_points(axes, sorted({float(x) for curve in curves for x in curve.x if x > 0}))
     axes.set_yscale("log" if log_y else "linear")
     axes.grid(alpha=0.3, which="both" if log_x or log_y else "major")
     legend = axes.legend(frameon=False, fontsize="small")
@@ -85,6 +94,22 @@ def plot_curves(
         legend.set_loc("center left")
         legend.set_bbox_to_anchor((1.01, 0.5))
     return figure
+
+
+def _mark_points(axes: Axes, points: Sequence[float]) -> None:
+    """Put the ticks of a short logarithmic axis at the points, but for those whose labels would overlap."""
+    if not points or points[-1] >= points[0] * 10**_FEW_DECADES:
+        return
+    labels = {point: f"{point:.0f}" if point >= 1000 else f"{point:.3g}" for point in points}
+    room = _DIGIT * (1 + max(map(len, labels.values()))) * np.log(points[-1] / points[0])
+    first, *others = points
+    shown = [first]
+    for point in others:
+        is_last = point == points[-1]
+        if is_last or min(np.log(point / shown[-1]), np.log(points[-1] / point)) >= room:
+            shown.append(point)
+    axes.set_xticks(shown, [labels[point] for point in shown])
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def growth(x: Sequence[float], y: Sequence[float]) -> float:

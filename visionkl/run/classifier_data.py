@@ -2,15 +2,13 @@
 
 Everything is decoded once before training starts, so that a picture that cannot be read, or that is too small
 to be described, is known now and not in an hour.
-
-The guess of the time is rough, and meant to tell minutes from hours.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,21 +17,14 @@ from visionkl.datasets.base import Dataset, Example, OnBadData, check_classes, l
 from visionkl.datasets.folder import ImageFolder
 from visionkl.datasets.labels import LabelledPictures, labelled, pick_listed, split_by_class
 from visionkl.learning.classifier_settings import ClassifierSettings
-from visionkl.learning.classify_training import VECTORS_A_CODEWORD
-from visionkl.run.console import Console, duration_text
-from visionkl.run.memory import bytes_text
+from visionkl.run.classifier_facts import Pixels
+from visionkl.run.console import Console
 from visionkl.run.training_data import open_voc_splits
 
 if TYPE_CHECKING:
     from visionkl.run.train_classifier import TrainClassifierOptions
 
 _TEST_SHARE = 0.25
-
-# What a core of a machine of 2020 or later does in a second: descriptors of a plane; products of a descriptor
-# with a principal component of a Gaussian; distances of a number to a codeword's.
-_DESCRIPTORS_A_SECOND = 1.2e6
-_PRODUCTS_A_SECOND = 4e9
-_DISTANCES_A_SECOND = 3e8
 
 
 def open_splits(options: TrainClassifierOptions) -> tuple[Dataset, Dataset]:
@@ -118,14 +109,14 @@ def _with_classes(dataset: ImageFolder) -> ImageFolder:
 
 def read_pictures(
     train_set: Dataset, test_set: Dataset, options: TrainClassifierOptions, console: Console
-) -> tuple[LabelledPictures, LabelledPictures, float]:
-    """Decode all pictures and read all labels; leave bad ones out, or stop. Also tells how many pixels."""
+) -> tuple[LabelledPictures, LabelledPictures, Pixels]:
+    """Decode all pictures and read all labels; leave bad ones out, or stop. Also tells how large they are."""
     classes = check_classes(train_set.name, options.category or train_set.classes, train_set.classes)
-    total = 0.0
+    n_good, pixels = 0, np.zeros(2)
     both = []
     for dataset in (train_set, test_set):
-        good, n_pixels = _sound(dataset, options.settings, console)
-        total += n_pixels
+        good, total = _sound(dataset, options.settings, console)
+        n_good, pixels = n_good + len(good), pixels + total
         if len(good) < len(dataset):
             dataset = Dataset(dataset.name, dataset.classes, good)
         both.append(labelled(dataset, classes))
@@ -142,7 +133,7 @@ def read_pictures(
             f"{n_seen} of the {len(test)} pictures to score on are also learned from: the score will flatter "
             "the classifier."
         )
-    return train, test, total
+    return train, test, Pixels(*map(float, pixels / n_good))
 
 
 def _with_positives(
@@ -161,10 +152,10 @@ def _with_positives(
     return first, second
 
 
-def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> tuple[list[Example], float]:
-    """List the pictures that can be decoded and are large enough; count the pixels that are described."""
+def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> tuple[list[Example], Pixels]:
+    """List the pictures that can be decoded and are large enough, and count all their pixels."""
     good: list[Example] = []
-    n_pixels = 0.0
+    decoded = described = 0.0
     with console.progress("checking", len(dataset)) as progress:
 
         def leave_out(example: Example, error: DataError) -> None:
@@ -183,99 +174,9 @@ def _sound(dataset: Dataset, settings: ClassifierSettings, console: Console) -> 
                 leave_out(example, error)
                 continue
             good.append(example)
-            n_pixels += height * width * min(1.0, settings.longest_side / max(height, width)) ** 2
+            decoded += height * width
+            described += height * width * min(1.0, settings.longest_side / max(height, width)) ** 2
             progress.advance()
     if not good:
         raise DataError(f"{dataset.name}: not one of its {len(dataset)} pictures can be used.")
-    return good, n_pixels
-
-
-# -- facts ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ClassifierFacts:
-    """What training has to work with.
-
-    Parameters
-    ----------
-    dataset, scored_on : str
-    n_train, n_test : int
-        Pictures.
-    classes : dict of str to int
-        Pictures to learn from that show each class.
-    n_features : int
-        Length of a picture's vector.
-    float_bytes, code_bytes : int
-        Vectors of all pictures to learn from, and their codes.
-    seconds_guessed : float
-    """
-
-    dataset: str
-    scored_on: str
-    n_train: int
-    n_test: int
-    classes: dict[str, int]
-    n_features: int
-    float_bytes: int
-    code_bytes: int
-    seconds_guessed: float
-
-    def summary(self) -> str:
-        """Say in a line what there is to learn from."""
-        counts = listing([f"{label} {n}" for label, n in self.classes.items()], most=20)
-        return f"{self.dataset}: {self.n_train} pictures of {len(self.classes)} classes ({counts})"
-
-    def text(self) -> str:
-        """Say what training has to work with, and what it may take."""
-        return "\n".join(
-            [
-                self.summary(),
-                f"to score on: {self.scored_on}, {self.n_test} pictures",
-                f"vectors of {self.n_features} numbers: {bytes_text(self.float_bytes)} in all, "
-                f"{bytes_text(self.code_bytes)} as codes",
-                f"time: roughly {duration_text(self.seconds_guessed)}",
-            ]
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Turn it into plain values, for JSON."""
-        return asdict(self)
-
-
-def classifier_facts(
-    train: LabelledPictures,
-    test: LabelledPictures,
-    n_pixels: float,
-    settings: ClassifierSettings,
-    n_jobs: int,
-) -> ClassifierFacts:
-    """Put together what is known of the data, and guess memory and time."""
-    n, d = len(train), settings.n_features
-    code = 1 if settings.n_codewords <= 256 else 2
-    return ClassifierFacts(
-        train.name,
-        test.name,
-        n,
-        len(test),
-        {label: int((column > 0).sum()) for label, column in zip(train.classes, train.signs.T, strict=True)},
-        d,
-        4 * n * d,
-        code * n * -(-d // settings.block_size),
-        _seconds(n, n_pixels, settings) / max(n_jobs, 1),
-    )
-
-
-def _seconds(n: int, n_pixels: float, settings: ClassifierSettings) -> float:
-    """Guess how long one core would take."""
-    n_descriptors = n_pixels * len(settings.bin_sizes) / settings.step**2
-    n_planes = sum(1 if channel == "grey" else 3 for channel in settings.channels)
-    # Gaussians are learned from a thousand descriptors each, in some tens of passes.
-    gaussians = settings.n_gaussians * settings.n_pca
-    products = len(settings.channels) * gaussians * (n_descriptors + 30_000 * settings.n_gaussians)
-    seconds = n_planes * n_descriptors / _DESCRIPTORS_A_SECOND + products / _PRODUCTS_A_SECOND
-    if settings.coding == "pq":
-        n_codewords = min(settings.n_codewords, n // 2)
-        sample = min(n, VECTORS_A_CODEWORD * n_codewords)
-        seconds += settings.n_features / 8 * n_codewords * sample / _DISTANCES_A_SECOND
-    return seconds
+    return good, Pixels(decoded, described)

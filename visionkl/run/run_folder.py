@@ -20,6 +20,7 @@ import csv
 import io
 import json
 import platform
+import shlex
 import shutil
 import sys
 import time
@@ -121,6 +122,23 @@ class RunFolder:
         shutil.rmtree(self.work, ignore_errors=True)
         with suppress(OSError):
             self.checkpoint.unlink(missing_ok=True)
+
+    def begin(self, console: Console, summary: str) -> None:
+        """Write the log from now on, and say where the run is and what it has to learn from."""
+        console.log = self.log
+        console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
+        console.note(f"run folder: {self.path}")
+        console.note(summary)
+
+    def places(self, model: Path) -> dict[str, Any]:
+        """Say where everything is, as the documents of `--json` begin."""
+        return {
+            "visionkl": __version__,
+            "run": str(self.path),
+            "model": str(model),
+            "model_bytes": model.stat().st_size,
+            "report": str(self.report),
+        }
 
     def model(self, label: str) -> Path:
         """Where the model goes."""

@@ -14,9 +14,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import shlex
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
     from visionkl.datasets.labels import LabelledPictures
     from visionkl.evaluation.images import ImageResult
     from visionkl.learning.classify import ImageClassifier
-    from visionkl.run.classifier_data import ClassifierFacts
+    from visionkl.run.classifier_facts import ClassifierFacts
     from visionkl.run.run_folder import RunFolder
 
 _COMMAND = "train_classifier"
@@ -111,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
     from visionkl.backend.dispatch import choose_device
-    from visionkl.run.classifier_data import classifier_facts, open_splits, read_pictures
+    from visionkl.run.classifier_data import open_splits, read_pictures
+    from visionkl.run.classifier_facts import classifier_facts
     from visionkl.run.run_folder import RunFolder
 
     device = str(choose_device(options.device, _COMMAND))
@@ -124,8 +122,8 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
     max_memory = parse_bytes(options.max_memory)
 
     train_set, test_set = open_splits(options)
-    train, test, n_pixels = read_pictures(train_set, test_set, options, console)
-    facts = classifier_facts(train, test, n_pixels, options.settings, console.jobs)
+    train, test, pixels = read_pictures(train_set, test_set, options, console)
+    facts = classifier_facts(train, test, pixels, options.settings, console.jobs)
     if options.dry_run:
         console.result(facts.text())
         return {"visionkl": __version__, **facts.to_dict()}
@@ -133,10 +131,7 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
     if run is None:
         folder = options.out or Path("runs") / f"classify-{_name_of(options)}"
         run = RunFolder.start(folder, config_of(options), _COMMAND)
-    console.log = run.log
-    console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
-    console.note(f"run folder: {run.path}")
-    console.note(facts.summary())
+    run.begin(console, facts.summary())
     if device != "cpu":
         console.note(f"pictures are encoded on {device}")
     with going_on_later(run, console, lambda: any(run.work.glob("*")) or _model(run).is_file()):
@@ -144,7 +139,7 @@ def train_classifier(options: TrainClassifierOptions, console: Console) -> dict[
         result = _score(classifier, test, run, console)
         document = _document(options, run, facts, classifier, result, cost)
         _write_report(run, document, result, test, console)
-    shutil.rmtree(run.work, ignore_errors=True)
+    run.tidy()
     console.result(_summary(run, result))
     return document
 
@@ -241,11 +236,7 @@ def _document(
     cost: dict[str, float],
 ) -> dict[str, Any]:
     return {
-        "visionkl": __version__,
-        "run": str(run.path),
-        "model": str(_model(run)),
-        "model_bytes": _model(run).stat().st_size,
-        "report": str(run.report),
+        **run.places(_model(run)),
         "training": {
             "data": str(options.data),
             **facts.to_dict(),

@@ -13,8 +13,6 @@ what a run's folder holds.
 from __future__ import annotations
 
 import dataclasses
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,10 +127,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
         )
         folder = options.out or Path("runs") / f"train-{label}"
         run = RunFolder.start(folder, config_of(chosen), _COMMAND)
-    console.log = run.log
-    console.keep(f"visionkl {__version__}: {shlex.join(sys.argv)}")
-    console.note(f"run folder: {run.path}")
-    console.note(facts.summary())
+    run.begin(console, facts.summary())
     if device.is_gpu:
         console.note(f"pictures are described and searched on {device}")
     with going_on_later(run, console, run.checkpoint.is_file):
@@ -244,11 +239,7 @@ def _document(
             "recall": float(mine.recall[point]),
         }
     return {
-        "visionkl": __version__,
-        "run": str(run.path),
-        "model": str(run.model(model.label)),
-        "model_bytes": run.model(model.label).stat().st_size,
-        "report": str(run.report),
+        **run.places(run.model(model.label)),
         "training": {
             "data": str(train_set.folder),
             **facts.to_dict(),

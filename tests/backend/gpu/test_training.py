@@ -8,7 +8,7 @@ from visionkl.backend import dispatch
 from visionkl.core.errors import DeviceError, UsageError
 from visionkl.core.types import Annotation
 from visionkl.datasets.base import Dataset, Example
-from visionkl.detection import training
+from visionkl.detection import passes
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.objects import collect
 from visionkl.detection.settings import TrainingSettings
@@ -56,7 +56,7 @@ def pictures(tmp_path_factory):
 
 @pytest.mark.parametrize("n_blocks", [2, 0], ids=["codes", "cells"])
 def test_detectors_learn_and_are_scored_on_the_device(gpu, pictures, n_blocks, monkeypatch):
-    monkeypatch.setattr(training, "_RANDOM_NEGATIVES", 400)
+    monkeypatch.setattr(passes, "_RANDOM_NEGATIVES", 400)
     settings = TrainingSettings(n_blocks=n_blocks, **SETTINGS)
     data = collect(pictures, "stripes", settings)
     here = train_on(data, settings, n_jobs=1)

@@ -6,10 +6,10 @@ Each lies in a module of its own, with a `main(argv)`. All write a page with tab
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
-from importlib import import_module
+
+from visionkl.run.commands import Commands
 
 #: Name, module with a `main(argv)`, and what it shows.
 EXPERIMENTS: dict[str, tuple[str, str]] = {
@@ -39,6 +39,15 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
 }
 
 
+_ALL = Commands(
+    "bench",
+    "experiment",
+    "Repeat a published experiment; writes a page with tables and plots.",
+    "bench EXPERIMENT --help says more; all take --jobs, --json, --quiet and --quick.",
+    EXPERIMENTS,
+)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run an experiment and return the exit code.
 
@@ -48,32 +57,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     usage: ...
     0
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    name = arguments[0] if arguments else "--help"
-    if name in ("-h", "--help"):
-        sys.stdout.write(_help())
-        return 0 if arguments else 2
-    if name not in EXPERIMENTS:
-        near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EXPERIMENTS)}."
-        sys.stderr.write(f"bench: there is no experiment {name!r}; {hint} Try bench --help.\n")
-        return 2
-    return import_module(EXPERIMENTS[name][0]).main(arguments[1:])
-
-
-def _help() -> str:
-    width = max(map(len, EXPERIMENTS), default=0)
-    lines = [f"  {name:<{width}}  {purpose}" for name, (_, purpose) in EXPERIMENTS.items()]
-    return "\n".join(
-        [
-            "usage: bench EXPERIMENT ... [options]",
-            "",
-            "Repeat a published experiment; writes a page with tables and plots.",
-            "",
-            "experiments:",
-            *lines,
-            "",
-            "bench EXPERIMENT --help says more; all take --jobs, --json, --quiet and --quick.",
-            "",
-        ]
-    )
+    return _ALL.run(list(sys.argv[1:] if argv is None else argv))

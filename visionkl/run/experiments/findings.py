@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from visionkl._version import __version__
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.files import fresh_folder, write_whole
 from visionkl.datasets.base import listing
@@ -25,6 +26,8 @@ from visionkl.run.run_folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from visionkl.run.console import Console
 
 #: Where real data lie, for tests and experiments.
 DATA_VARIABLE = "VISIONKL_TEST_DATA"
@@ -89,6 +92,15 @@ class Findings:
     def add_plot(self, name: str, title: str, figure: Figure) -> None:
         """Add a plot; `name` becomes the name of its file."""
         self.plots[name] = (title, figure)
+
+    def publish(self, folder: str | Path, console: Console) -> dict[str, Any]:
+        """Write everything into a new folder, and show the tables and where the page is.
+
+        Every experiment ends so; what is returned is the document of `--json`.
+        """
+        page = self.save(folder) / "results.md"
+        console.result("\n".join([*(table.markdown() for table in self.tables), f"page: {page}"]))
+        return {"visionkl": __version__, **self.document(), "page": str(page)}
 
     def save(self, folder: str | Path) -> Path:
         """Write everything into a new folder, and return it; a number is appended if the name is taken."""

@@ -65,10 +65,7 @@ def fisher(options: FisherOptions, console: Console) -> dict[str, Any]:
     )
     findings.tables.append(_flowers(folder / "flowers17", options, console))
     findings.tables.append(_voc(folder / "voc2012_subset" / "VOCdevkit", options, console))
-    out = findings.save(options.out)
-    console.result("\n".join(table.markdown() for table in findings.tables))
-    console.result(f"results: {out / 'results.md'}")
-    return findings.document()
+    return findings.publish(options.out, console)
 
 
 def _settings(quick: bool, **changes: Any) -> ClassifierSettings:

@@ -106,10 +106,7 @@ def flowers(options: FlowersOptions, console: Console) -> dict[str, Any]:
     findings.tables.append(Table("Weights of the kernels", ["machine", *names], rows, note))
     bars = {title: dict(zip(names, map(float, found), strict=True)) for title, found in shares.items()}
     findings.add_plot("weights", "Weights of the kernels", plot_bars(bars))
-    out = findings.save(options.out)
-    console.result("\n".join(table.markdown() for table in findings.tables))
-    console.result(f"results: {out / 'results.md'}")
-    return findings.document()
+    return findings.publish(options.out, console)
 
 
 def flower_pictures(folder: Path, quick: bool) -> tuple[list[Any], npt.NDArray[Any]]:

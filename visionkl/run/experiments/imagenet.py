@@ -135,10 +135,7 @@ def imagenet(options: ImageNetOptions, console: Console) -> dict[str, Any]:
     note = "Means over classes, as shares of their sum."
     findings.tables.append(Table("Weights of the kernels", ["model", *names], shares, note))
     findings.add_plot("weights", "Weights of the kernels", plot_bars(weights))
-    out = findings.save(options.out)
-    console.result("\n".join(table.markdown() for table in findings.tables))
-    console.result(f"results: {out / 'results.md'}")
-    return findings.document()
+    return findings.publish(options.out, console)
 
 
 def _open(options: ImageNetOptions) -> tuple[Dataset, tuple[str, ...]]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from visionkl._version import __version__
 from visionkl.core.errors import UsageError
 from visionkl.run.console import Console, run_command
 
@@ -93,10 +92,8 @@ def compare(options: MbklOptions, console: Console) -> dict[str, Any]:
         )
         table = _table(task, _run(task, console))
         findings.tables.append(table)
-        console.result(table.markdown())
-    folder = findings.save(options.out)
-    console.result(f"page: {folder / 'results.md'}")
-    return {"visionkl": __version__, **findings.document(), "folder": str(folder)}
+        console.note(table.markdown())  # so much is known, should the rest be interrupted
+    return findings.publish(options.out, console)
 
 
 def _run(task: Task, console: Console) -> dict[Method, Outcome]:

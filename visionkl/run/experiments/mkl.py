@@ -27,13 +27,11 @@ from visionkl.run.experiments.scaling import (
     Contender,
     Problem,
     Score,
-    accuracy_plot,
     check_sizes,
     climb,
     percent,
-    scaling_table,
+    report_growth,
     slopes_of,
-    time_plot,
 )
 
 OURS, EXACT = "RFF-MKL", "GMKL, exact"
@@ -103,19 +101,13 @@ def mkl(options: MKLOptions, console: Console) -> dict[str, Any]:
     }
     note = f"{_N_CHANNELS} channels of {_WIDTH} features, {n_features} Fourier features each. "
     note += _faster(ladders)
-    findings.tables.append(scaling_table("Against the number of samples, generated data", ladders, note))
+    report_growth(findings, ladders, note)
     findings.tables.append(_weights_table(ladders))
-    findings.add_plot("time", "Time against the number of samples, generated data", time_plot(ladders))
-    findings.add_plot("accuracy", "Accuracy against the number of samples", accuracy_plot(ladders))
     if folder is not None:
         learn_flowers(findings, folder, n_features, components, options.seed, options.quick, console)
     else:
         console.note("Flowers17 is left out: --data, or VISIONKL_TEST_DATA, names the folder that holds it.")
-    written = findings.save(options.out)
-    console.result(
-        "\n".join(table.markdown() for table in findings.tables) + f"\npage: {written / 'results.md'}"
-    )
-    return findings.document() | {"slopes": slopes_of(ladders), "page": str(written / "results.md")}
+    return findings.publish(options.out, console) | {"slopes": slopes_of(ladders)}
 
 
 # -- generated data ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from visionkl.core.errors import DataError, UsageError
 from visionkl.report.curves import Curve, growth, plot_curves
 from visionkl.run.console import Console, duration_text
-from visionkl.run.experiments.findings import Cell, Table
+from visionkl.run.experiments.findings import Cell, Findings, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,6 +143,13 @@ def slopes_of(ladders: Mapping[str, Sequence[Score]]) -> dict[str, float]:
         if len(last) > 1:
             slopes[name] = growth(*zip(*last, strict=True))
     return slopes
+
+
+def report_growth(findings: Findings, ladders: Mapping[str, Sequence[Score]], note: str) -> None:
+    """Put how contenders grow on generated data into the findings: a table and two plots."""
+    findings.tables.append(scaling_table("Against the number of samples, generated data", ladders, note))
+    findings.add_plot("time", "Time against the number of samples, generated data", time_plot(ladders))
+    findings.add_plot("accuracy", "Accuracy against the number of samples", accuracy_plot(ladders))
 
 
 def time_plot(ladders: Mapping[str, Sequence[Score]]) -> Figure:

@@ -127,10 +127,7 @@ def segments(options: SegmentsOptions, console: Console) -> dict[str, Any]:
         _measure_pool(findings, proposals, options)
     if options.part != "pool":
         findings.about += f" {_learn(findings, made[1], proposals, splits[1].name, options, console)}"
-    folder = findings.save(options.out)
-    console.result("\n".join(table.markdown() for table in findings.tables))
-    console.result(f"page: {folder / 'results.md'}")
-    return findings.document() | {"folder": str(folder)}
+    return findings.publish(options.out, console)
 
 
 def _check(options: SegmentsOptions) -> None:

@@ -30,10 +30,9 @@ from visionkl.run.experiments.scaling import (
     check_sizes,
     climb,
     percent,
-    scaling_table,
+    report_growth,
     score,
     slopes_of,
-    time_plot,
 )
 from visionkl.run.memory import bytes_text, peak_memory
 
@@ -112,7 +111,7 @@ def skl(options: SKLOptions, console: Console) -> dict[str, Any]:
     ladders = {one.name: climb(one, problem, sizes, console) for one in contenders[:2]}
     memory = peak_memory()  # before the exact method
     ladders |= {one.name: climb(one, problem, sizes, console) for one in contenders[2:]}
-    _report_growth(findings, ladders, components[-1], memory)
+    report_growth(findings, ladders, _growth_note(components[-1], memory))
     findings.tables.append(_published_table(ladders))
     _against_components(
         findings, "generated", problem.first(min(10_000, sizes[-1])), components, steps, options, console
@@ -123,11 +122,7 @@ def skl(options: SKLOptions, console: Console) -> dict[str, Any]:
         )
     else:
         console.note("USPS digits are left out: --data, or VISIONKL_TEST_DATA, names the folder of usps.npz.")
-    written = findings.save(options.out)
-    console.result(
-        "\n".join(table.markdown() for table in findings.tables) + f"\npage: {written / 'results.md'}"
-    )
-    return findings.document() | {"slopes": slopes_of(ladders), "page": str(written / "results.md")}
+    return findings.publish(options.out, console) | {"slopes": slopes_of(ladders)}
 
 
 def generated(n: int, n_test: int, seed: int) -> Problem:
@@ -175,18 +170,14 @@ def _with_one_sigma(learned: Contender) -> Any:
     return learned.make().set_params(learn="all")
 
 
-def _report_growth(
-    findings: Findings, ladders: dict[str, list[Score]], n_components: int, memory: int | None
-) -> None:
+def _growth_note(n_components: int, memory: int | None) -> str:
     note = (
         f"{_N_FEATURES} features, {n_components} Fourier features; σ is judged by one held-out fifth of the "
         "samples, as in the paper, by all methods."
     )
     if memory is not None:
         note += f" Peak memory of the process, before the exact method ran: {bytes_text(memory)}."
-    findings.tables.append(scaling_table("Against the number of samples, generated data", ladders, note))
-    findings.add_plot("time", "Time against the number of samples, generated data", time_plot(ladders))
-    findings.add_plot("accuracy", "Accuracy against the number of samples", accuracy_plot(ladders))
+    return note
 
 
 def _published_table(ladders: dict[str, list[Score]]) -> Table:

@@ -17,7 +17,7 @@ from visionkl.core.errors import UsageError
 from visionkl.run.console import Console, run_command
 
 if TYPE_CHECKING:
-    from visionkl.run.experiments.findings import Findings, Table
+    from visionkl.run.experiments.findings import Table
     from visionkl.run.experiments.twin_methods import Outcome
     from visionkl.run.experiments.twin_problems import Problem
 
@@ -90,9 +90,7 @@ def compare(options: TwinOptions, console: Console) -> dict[str, Any]:
     for outcome in outcomes:
         for name, title, figure in outcome.problem.plots(outcome.shown):
             findings.add_plot(name, title, figure)
-    folder = findings.save(options.out)
-    _show(findings, folder, console)
-    return {**findings.document(), "folder": str(folder)}
+    return findings.publish(options.out, console)
 
 
 def _problems(options: TwinOptions, console: Console) -> list[Problem]:
@@ -165,8 +163,3 @@ def _errors(outcome: Outcome, n_seeds: int) -> Table:
         f"draws ({outcome.n_slow} for SVR). {problem.note}"
     )
     return Table(problem.title, columns, rows, note)
-
-
-def _show(findings: Findings, folder: Path, console: Console) -> None:
-    console.result("\n".join(table.markdown() for table in findings.tables))
-    console.result(f"results: {folder / 'results.md'}")
