@@ -75,7 +75,7 @@ WANTED = {"program": "wanted", "seconds": 120.0, "peak_memory": 0.6e9, "note": "
 #: Codes a cell and codewords; 0 for plain cells, which take longest. Two bytes a code come last.
 CODINGS = [(4, 256), (0, 0), (2, 256), (1, 256), (4, 512), (2, 512), (1, 512)]
 #: Plain cells are given this much memory: in what codes need, a few thousand hard negatives would fit.
-MEMORY_FOR_PLAIN_CELLS = 12 << 30
+MEMORY_FOR_PLAIN_CELLS = 20 << 30
 
 Columns = dict[str, Callable[[dict[str, Any]], str]]
 

@@ -187,11 +187,14 @@ def test_settings_are_checked(settings, complaint):
 
 
 def test_plain_cells_are_mined_within_the_memory_that_is_given(pictures):
-    """A tenth of the memory is for the cache, and as much for what a pass finds."""
+    """A tenth of the memory is for the cache, and less than half of that for what a pass finds.
+
+    A pass that fills the cache drives all out that was learned before, and the next pass brings it back.
+    """
     notes = Notebook()
     memory = 60_000_000
     settings = replace(QUICK, n_parts=0, n_blocks=0, root_rounds=1, mining_rounds=1, box_regression=False)
     model = train(pictures, "digger", settings, n_jobs=1, max_memory=memory, observer=notes)
     rows, cols, _ = model.components[0].root.shape
     mined = [row["mined"] for row in notes.rows if "mined" in row]
-    assert 0 < max(mined) * rows * cols * 32 * 4 <= memory / 10
+    assert 0 < max(mined) * rows * cols * 32 * 4 <= 0.4 * memory / 10

@@ -164,7 +164,7 @@ class Passes:
         return placed
 
     def mine(self, model: MixtureModel, name: str, max_bytes: int) -> tuple[Samples, ...]:
-        """Search all pictures for hard negatives; of plain cells, no more than memory can hold."""
+        """Search all pictures for hard negatives, which may take so much memory; plain cells take much."""
         n_pictures = len(self.data.pictures)
         n_windows = int(np.clip(_MINED // n_pictures, _FEWEST_A_PICTURE, _MOST_A_PICTURE))
         n_windows = max(min(n_windows, max_bytes // self._sample_bytes(model) // n_pictures), 1)

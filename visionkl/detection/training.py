@@ -225,7 +225,7 @@ class _Trainer:
             figures["placed"] = sum(len(each.rows) for each in placed)
             if sum(map(len, state.negatives)):
                 state, _ = self.learner.learn(state)
-        mined = self.passes.mine(state.model, str(step), self.learner.cache_bytes)
+        mined = self.passes.mine(state.model, str(step), self.learner.new_bytes)
         new = [some[some.new_to(known)] for some, known in zip(mined, state.negatives, strict=True)]
         figures |= {"mined": sum(map(len, mined)), "new": sum(map(len, new))}
         del mined  # what is in the cache is not kept here, too
