@@ -269,7 +269,7 @@ def test_wide_ranges_are_computed_in_double_precision(gpu):
     X = np.geomspace(1e-9, 1e9, 12).reshape(6, 2).astype(np.float32)
     kernel = SkewedChi2(sigma=4.0, c=1e-9)
     np.testing.assert_allclose(gpu.get(kernel(gpu.put(X))), kernel(X), rtol=1e-4, atol=1e-30)
-    with pytest.raises(DataError, match=r"spans .* in column 0"):
+    with pytest.raises(DataError, match=r"spans .* in column [01],"):
         SkewedChi2(sigma=40.0, c=1e-9)(gpu.put(X))
 
 
