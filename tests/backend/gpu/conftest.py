@@ -89,3 +89,25 @@ def gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(device, "problem", lambda number=0: None)
     monkeypatch.setattr(launch, "_run", run)
     return Gpu(fake)
+
+
+@pytest.fixture
+def transfers(gpu: Gpu, machine: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What left the device: names of methods that bring numbers to ordinary memory."""
+    if machine is None:
+        pytest.skip("methods of real arrays are not counted")
+    left: list[str] = []
+
+    def counted(name: str) -> Any:
+        method = getattr(DeviceArray, name)
+
+        def call(*arguments: Any) -> Any:
+            left.append(name)
+            return method(*arguments)
+
+        return call
+
+    for name in ("get", "__int__", "__float__", "__bool__", "__iter__"):
+        monkeypatch.setattr(DeviceArray, name, counted(name))
+    monkeypatch.setattr(FakeCupy, "asnumpy", staticmethod(lambda array: array.get()))
+    return left

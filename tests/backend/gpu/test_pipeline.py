@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 
-from tests.backend.gpu.fake_cupy import DeviceArray, FakeCupy
 from tests.detection.conftest import random_model
 from visionkl import doctor
 from visionkl.backend import dispatch
@@ -97,28 +96,6 @@ def test_detections_are_those_of_the_cpu(gpu, image, coded, max_displacement):
     farthest = np.abs(rows[0][:, None] - rows[1]).max(axis=2).min(axis=1).max()
     assert farthest < 1e-2, "a box of the CPU was not found"
     assert pickle.loads(pickle.dumps(detector))._matcher_on_gpu is None
-
-
-@pytest.fixture
-def transfers(gpu, machine, monkeypatch):
-    """What left the device: names of methods that bring numbers to ordinary memory."""
-    if machine is None:
-        pytest.skip("methods of real arrays are not counted")
-    left = []
-
-    def counted(name):
-        method = getattr(DeviceArray, name)
-
-        def call(*arguments):
-            left.append(name)
-            return method(*arguments)
-
-        return call
-
-    for name in ("get", "__int__", "__float__", "__bool__", "__iter__"):
-        monkeypatch.setattr(DeviceArray, name, counted(name))
-    monkeypatch.setattr(FakeCupy, "asnumpy", staticmethod(lambda array: array.get()))
-    return left
 
 
 @pytest.mark.parametrize("max_displacement", [3, None])

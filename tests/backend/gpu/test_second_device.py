@@ -121,6 +121,15 @@ def test_detection(put, image, coded):
     np.testing.assert_array_equal(again.boxes, found.boxes)
 
 
+@pytest.mark.parametrize("interval", [1, 3])
+def test_a_search_leaves_the_second_device_at_its_end(put, transfers, image, interval):
+    detector = DPMDetector.from_model(random_model(interval=interval))
+    pyramid = feature_pyramid(put(image), interval=interval, padding=detector.model.padding)
+    transfers.clear()
+    assert len(detector.detect_in(pyramid, threshold=-10, overlap=0.5, n_jobs=1))
+    assert transfers == ["get"] * 4  # boxes, scores, components and parts
+
+
 def test_boxes(put):
     boxes = np.array([[0, 0, 10, 10], [1, 0, 11, 10], [20, 0, 30, 10]])
     scores = np.array([0.5, 0.9, 0.1])
