@@ -7,8 +7,8 @@ be gained by writing in place, they are the CPU's functions as well. Tests run t
 those of `array-api-strict`, whose second device refuses whatever would leave it.
 
 NumPy needs nothing else installed: of the standard's functions only those are used that go by the same names
-in NumPy 1. What the standard does not have is left to those who call: matrix products that are written into
-given memory (`out=`), which NumPy and CuPy make alike.
+in NumPy 1. What the standard does not have is left to those who call: matrix products and differences that
+are written into given memory (`out=`), which NumPy and CuPy make alike.
 """
 
 from __future__ import annotations
