@@ -5,9 +5,9 @@ and detection; after each it waits for an empty line, while its memory is looked
 goes to the error stream.
 
 Memory is that of the child together with all processes that it starts. Pages that several of them share are
-counted once (PSS, the proportional share), up to ten times a second: a look at gigabytes takes the system some
-time, which is not to slow the child down. A peak between two looks may be missed, so the child's own peak,
-which the system keeps, counts as well. Both are Linux's; elsewhere the memory is not known.
+counted once (PSS, the proportional share), up to ten times a second: a look at gigabytes takes the system
+some time, which is not to slow the child down. A peak between two looks may be missed, so the child's own
+peak, which the system keeps, counts as well. Both are Linux's; elsewhere the memory is not known.
 """
 
 from __future__ import annotations

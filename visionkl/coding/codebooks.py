@@ -12,11 +12,13 @@ needs of `K`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend import glue
 from visionkl.backend.cpu.pq import Codebook, make_codebook
 from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, kept_on, to_host
 from visionkl.backend.gpu.device import in_blocks
@@ -210,8 +212,11 @@ class Codebooks:
         blocks[..., : self.n_features] = vectors[..., self.order]
         return blocks.reshape(*vectors.shape[:-1], self.n_blocks, self.block_size)
 
-    def check_codes(self, codes: npt.ArrayLike) -> npt.NDArray[np.integer[Any]]:
-        """Return codes as an array, and complain if they are not these codebooks'."""
+    def check_codes(self, codes: npt.ArrayLike, *, values: bool = True) -> npt.NDArray[np.integer[Any]]:
+        """Return codes as an array, and complain if they are not these codebooks'.
+
+        Without `values`, only their type and shape are looked at.
+        """
         array: Any = codes if device_of(codes).is_gpu else np.asarray(codes)
         if array.dtype.kind not in "ui":
             raise DataError(f"Codebooks: codes are integers, not {array.dtype}.")
@@ -219,15 +224,25 @@ class Codebooks:
             raise DataError(
                 f"Codebooks: codes have {self.n_blocks} blocks; this array has the shape {array.shape}."
             )
-        fits = array.dtype.kind == "u" and np.iinfo(array.dtype).max < self.n_codewords
-        if not fits and array.size:
-            with device_of(array).use():
-                low, high = int(array.min()), int(array.max())
-            if low < 0 or high >= self.n_codewords:
-                raise DataError(
-                    f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {low}..{high}."
-                )
+        if values:
+            self.check_range([array])
         return array
+
+    def check_range(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Complain if arrays hold codes that are none; two numbers leave the device on which they lie."""
+        doubtful = [
+            array
+            for array in arrays
+            if array.size
+            and array.dtype.kind in "ui"
+            and not (array.dtype.kind == "u" and np.iinfo(array.dtype).max < self.n_codewords)
+        ]
+        if not doubtful:
+            return
+        with device_of(*doubtful).use():
+            low, high = glue.extremes(doubtful)
+        if low < 0 or high >= self.n_codewords:
+            raise DataError(f"Codebooks: codes lie in 0..{self.n_codewords - 1}; these span {low}..{high}.")
 
     def tables(self, weights: npt.ArrayLike) -> FloatArray:
         """Scores of all codewords under weights: what a linear function of vectors is on codes.

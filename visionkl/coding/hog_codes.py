@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.dispatch import namespace_of
+from visionkl.backend.dispatch import device_of, namespace_of
 from visionkl.backend.threads import run_tasks
 from visionkl.coding.codebooks import Codebooks, Codes, as_codebooks
 from visionkl.coding.codewords import CodewordLearner, settle_blocks
@@ -135,7 +135,9 @@ def encode_pyramid(pyramid: FeaturePyramid, quantizer: Any, n_jobs: int | None =
         (top, left), (rows, cols) = frame, level.shape[:2]
         return encode(level[top : max(rows - top, top), left : max(cols - left, left)])
 
-    levels = run_tasks(encode_level, pyramid.levels, n_jobs)
+    device = device_of(*pyramid.levels)
+    with device.use():
+        levels = run_tasks(encode_level, pyramid.levels, 1 if device.is_gpu else n_jobs)
     return replace(pyramid, levels=cast(Any, tuple(levels)))
 
 

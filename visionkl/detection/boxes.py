@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.core.boxes import clip
+from visionkl.backend.boxes import box_features, boxes_of_places, cut_off, inside_picture, move_sides, spans
+from visionkl.backend.dispatch import device_of
 from visionkl.detection.matching import Placements
 from visionkl.detection.model import Component, MixtureModel
 from visionkl.features.pyramid import FeaturePyramid
@@ -25,23 +26,25 @@ _BOX_RIDGE = 1e-3
 
 
 def filter_boxes(model: MixtureModel, pyramid: FeaturePyramid, placements: Placements) -> tuple[Boxes, Boxes]:
-    """Boxes of roots `(n, 4)` and of parts `(n, n_parts, 4)` in the picture.
+    """Boxes of roots `(n, 4)` and of parts `(n, n_parts, 4)` in the picture, where the placements lie.
 
     NaN for parts a component does not have.
     """
-    root_sizes = np.array([component.root.shape[:2] for component in model.components])
+    root_sizes = np.array([component.root.shape[:2] for component in model.components], np.float64)
     part_sizes = np.zeros((len(model.components), model.n_parts, 2))
     for number, component in enumerate(model.components):
         for slot, part in enumerate(component.parts):
             part_sizes[number, slot] = part.weights.shape[:2]
-    cell = pyramid.cell_size / pyramid.scales
-    roots = _boxes(
-        placements.roots, root_sizes[placements.components], cell[placements.levels], pyramid.padding
+    device = device_of(placements.roots, placements.parts)
+    of_roots, of_parts, cell, padding = map(
+        device.put,
+        (root_sizes, part_sizes, pyramid.cell_size / pyramid.scales, np.array(pyramid.padding, np.float64)),
     )
-    finer = cell[placements.levels - pyramid.interval][:, None]
-    parts = _boxes(placements.parts, part_sizes[placements.components], finer, pyramid.padding)
-    parts[placements.parts[..., 0] < 0] = np.nan
-    return roots, parts
+    components, levels = placements.components, placements.levels
+    with device.use():
+        roots = boxes_of_places(placements.roots, of_roots[components], cell[levels], padding)
+        finer = cell[levels - pyramid.interval][:, None]
+        return roots, boxes_of_places(placements.parts, of_parts[components], finer, padding)
 
 
 def regress_boxes(
@@ -51,20 +54,47 @@ def regress_boxes(
     parts: Boxes,
     image_size: tuple[int, int],
 ) -> Boxes:
-    """Predict objects' boxes `(n, 4)` from the boxes of filters.
+    """Predict objects' boxes `(n, 4)` from the boxes of filters, where these lie.
 
     Components without a regression keep the clipped window.
     """
-    windows = clip(roots, *image_size).astype(np.float64)
-    predicted = windows.copy()
-    for number, component in enumerate(model.components):
-        mine = np.nonzero(components == number)[0]
-        if component.box_weights is None or not len(mine):
-            continue
-        filters = np.concatenate([roots[mine, None], parts[mine, : len(component.parts)]], axis=1)
-        features = box_features(windows[mine], filters)
-        predicted[mine] += _spans(windows[mine]) * (features @ component.box_weights.T)
-    return predicted
+    device = device_of(components, roots, parts)
+    xp = device.namespace
+    with device.use():
+        windows = cut_off(roots, device.put(_limits(image_size, np.float64)))
+        predicted = windows.copy()
+        for number, component in enumerate(model.components):
+            if component.box_weights is None:
+                continue
+            mine = xp.nonzero(components == number)[0]
+            if len(mine):
+                own = parts[mine][:, : len(component.parts)]
+                filters = xp.concatenate([roots[mine][:, None], own], axis=1)
+                predicted[mine] = move_sides(windows[mine], filters, device.put(component.box_weights))
+        return predicted
+
+
+def boxes_in_picture(
+    boxes: Boxes, image_size: tuple[int, int]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Cut predicted boxes off at the picture's border, and tell which are left.
+
+    A regression far from its training data may turn a box inside out: such a box is empty, as is one that
+    lies outside.
+
+    Returns
+    -------
+    boxes : ndarray of float32, shape (n, 4)
+    rows : ndarray of int64, shape (m,)
+        Which are not empty.
+    """
+    device = device_of(boxes)
+    with device.use():
+        return inside_picture(boxes, device.put(_limits(image_size, np.float32)))
+
+
+def _limits(image_size: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[np.floating]:
+    return np.array([*image_size, *image_size], dtype)
 
 
 def learn_box_weights(
@@ -103,7 +133,7 @@ def learn_box_weights(
             mine = np.nonzero(components == pair + flipped)[0]
             filters = np.concatenate([roots[mine, None], parts[mine, : len(learned[pair].parts)]], axis=1)
             described = box_features(windows[mine], filters)
-            moved = (targets[mine] - windows[mine]) / _spans(windows[mine])
+            moved = (targets[mine] - windows[mine]) / spans(windows[mine])
             if flipped:
                 described, moved = described * _mirror_signs(described.shape[1]), _mirrored_shifts(moved)
             features.append(described)
@@ -130,32 +160,3 @@ def _mirror_signs(n_features: int) -> Boxes:
 def _mirrored_shifts(shifts: Boxes) -> Boxes:
     """Displacements `(n, 4)` of a box's sides as a mirror shows them: left and right change places."""
     return shifts[:, [2, 1, 0, 3]] * np.array([-1.0, 1.0, -1.0, 1.0])
-
-
-def box_features(windows: Boxes, filters: Boxes) -> Boxes:
-    """Describe filters' boxes `(n, n_filters, 4)` in their windows `(n, 4)` to the regression.
-
-    The result is `(n, 2 * n_filters + 1)`.
-    """
-    offsets = (_centres(filters) - _centres(windows)[:, None]) / _spans(windows)[:, None, :2]
-    return np.concatenate(
-        [offsets.reshape(len(filters), 2 * filters.shape[1]), np.ones((len(filters), 1))], axis=1
-    )
-
-
-def _centres(boxes: Boxes) -> Boxes:
-    return (boxes[..., :2] + boxes[..., 2:]) / 2
-
-
-def _spans(boxes: Boxes) -> Boxes:
-    # A window cut down to a sliver still has a span to divide by.
-    sizes = np.maximum(boxes[:, 2:] - boxes[:, :2] - 1, 1)
-    return np.concatenate([sizes, sizes], axis=1)
-
-
-def _boxes(
-    places: npt.NDArray[np.int64], sizes: npt.NDArray[np.float64], cell: Boxes, padding: tuple[int, int]
-) -> Boxes:
-    # Rows and columns become y and x.
-    first = (places - padding)[..., ::-1]
-    return np.concatenate([first, first + sizes[..., ::-1]], axis=-1) * cell[..., None]

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.dispatch import CPU, Device, choose_device, device_of
+from visionkl.backend.dispatch import CPU, Device, choose_device, device_of, to_host
 from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.threads import run_tasks, thread_count
 from visionkl.coding.hog_codes import coded_pyramids, encode_pyramid
 from visionkl.core.errors import UsageError
 from visionkl.core.image import read_image
 from visionkl.core.types import Detections
-from visionkl.detection.boxes import filter_boxes, regress_boxes
+from visionkl.detection.boxes import boxes_in_picture, filter_boxes, regress_boxes
 from visionkl.detection.matching import Matcher
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.settings import TrainingSettings
@@ -173,7 +173,7 @@ class DPMDetector:
             Threads; all usable cores by default.
         device : str
             "cpu", "cuda" (an error where no GPU computes), "cuda:1", or "auto": a GPU if there is one. The
-            pyramid stays on the GPU until placements are known.
+            search stays on the GPU until it is known which boxes to report.
 
         Returns
         -------
@@ -186,20 +186,18 @@ class DPMDetector:
         self, pyramid: FeaturePyramid, *, threshold: float, overlap: float, n_jobs: int | None
     ) -> Detections:
         """Find objects in a pyramid that has this model's cell size, interval, octaves and padding."""
-        placements = self.matcher_on(device_of(*pyramid.levels)).match(pyramid, threshold, n_jobs)
-        roots, parts = filter_boxes(self.model, pyramid, placements)
-        boxes = regress_boxes(self.model, placements.components, roots, parts, pyramid.image_size)
-        # A regression far from its training data may turn a box inside out: such a box is empty and is
-        # clipped away.
-        boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2])
-        found = Detections(
-            boxes.astype(np.float32),
-            placements.scores,
-            (self.label,) * len(boxes),
-            placements.components.astype(np.int32),
-            parts.astype(np.float32),
-        ).clip(*pyramid.image_size)
-        return found[suppress(found.boxes, found.scores, overlap=overlap)]
+        device = device_of(*pyramid.levels)
+        with device.use():
+            placements = self.matcher_on(device).match(pyramid, threshold, n_jobs)
+            roots, parts = filter_boxes(self.model, pyramid, placements)
+            predicted = regress_boxes(self.model, placements.components, roots, parts, pyramid.image_size)
+            boxes, rows = boxes_in_picture(predicted, pyramid.image_size)
+            kept = rows[suppress(boxes[rows], placements.scores[rows], overlap=overlap)]
+            # Only now does anything leave the device.
+            corners, scores, components, of_parts = (
+                to_host(array[kept]) for array in (boxes, placements.scores, placements.components, parts)
+            )
+        return Detections(corners, scores, (self.label,) * len(scores), components, of_parts)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a `.safetensors` file; `visionkl.load` reads it."""

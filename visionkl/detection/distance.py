@@ -12,7 +12,7 @@ or the odd ones, in each direction. `PartAdder` sorts parts by that, and transfo
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.dispatch import CPU, Device, loops, namespace_of, to_host
+from visionkl.backend.dispatch import CPU, Device, device_of, loops
 from visionkl.core.errors import DataError
 
 
@@ -153,9 +153,14 @@ def place_parts(
     anchors: npt.NDArray[np.int64],
     parts: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Placements `(m, 2)` of the given parts `(m,)` for anchors `(m, 2)`; -1 where there is none."""
-    placed = namespace_of(scores).full((len(anchors), 2), -1, np.int64)
+    """Placements `(m, 2)` of the given parts `(m,)` for anchors `(m, 2)`; -1 where there is none.
+
+    Scores, anchors and parts lie on one device, and so do the placements.
+    """
+    device = device_of(scores, anchors, parts)
+    xp = device.namespace
+    placed: npt.NDArray[np.int64] = xp.full((len(anchors), 2), -1, np.int64)
     reach = max(scores.shape[:2]) if radius is None else radius
-    find = loops("distance", scores).best_placements
-    find(scores, costs, reach, np.ascontiguousarray(anchors), parts, placed)
-    return to_host(placed)
+    find = device.loops("distance").best_placements
+    find(scores, costs, reach, xp.ascontiguousarray(anchors), parts, placed)
+    return placed

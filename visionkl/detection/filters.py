@@ -124,7 +124,8 @@ class TableFilters:
         Parameters
         ----------
         level : ndarray of uint8 or uint16, shape (rows, cols, n_blocks)
-            Codes.
+            Codes. Those that lie on a GPU are not looked at one by one, for which it would have to be waited
+            for: `Codebooks.check_range` does so for many levels at once.
         group : int
         """
         if level.ndim != 3:
@@ -133,7 +134,8 @@ class TableFilters:
             )
         memory = None if self._memory is None else f"{self._memory} {group}"
         look_up = self._device.loops("tables").look_up
-        return look_up(self._books.check_codes(level), self._ready[group], memory)
+        codes = self._books.check_codes(level, values=not self._device.is_gpu)
+        return look_up(codes, self._ready[group], memory)
 
     def _scores(self, filters: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
         """Scores `(h, w, n_blocks, n_codewords, n)` of all codewords in all positions of `n` filters."""

@@ -91,7 +91,7 @@ def place_objects(context: PlacingPass, picture: int) -> PlacedObjects:
         return components, roots
 
     levels = [level for level in context.matcher.root_levels(pyramid) if windows.may_fit(level)]
-    placed = context.matcher.place(pyramid.on(context.device), choose, levels)
+    placed = context.matcher.place(pyramid.on(context.device), choose, levels).on(CPU)
     owner = np.concatenate([np.zeros(0, np.intp), *(owners[level] for level in levels)])
     # The best level of each object; of equally good ones the finest.
     order = np.lexsort((np.arange(len(owner)), -placed.scores, owner))

@@ -29,8 +29,8 @@ from visionkl.detection.settings import TrainingSettings
 # Negatives to keep for each picture, and in all.
 _KEPT_A_PICTURE, _FEWEST_KEPT, _MOST_KEPT = 250, 50_000, 150_000
 _CACHE_SHARE = 0.1  # of the memory that training may use
-# Of the cache, for what a pass finds. New negatives are hard, so they stay: if they filled the cache, the model
-# would forget all that it had learned before, and go round in circles.
+# Of the cache, for what a pass finds. New negatives are hard, so they stay: if they filled the cache, the
+# model would forget all that it had learned before, and go round in circles.
 _NEW_SHARE = 0.4
 _SCORED_TOGETHER = 1 << 14
 # Relative gap of a solution, and of a rough one.

@@ -5,6 +5,9 @@ every second anchor and added to the root's. At each place the best component co
 the threshold, the placement of its parts is looked up: only there, so that no table of arg-maxima is ever
 stored.
 
+All of it is done where the pyramid lies, and there the placements stay: what a search makes of them is made
+there too (`boxes`), and training, which goes on in ordinary memory, asks for them (`Placements.on`).
+
 An anchor must lie on the part's level, and a part reaches at most as far as the level goes: both are the
 published models' rules.
 """
@@ -12,26 +15,26 @@ published models' rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.dispatch import CPU, Device, namespace_of, to_host
+from visionkl.backend.dispatch import CPU, Device, to_host
 from visionkl.backend.threads import run_tasks
 from visionkl.detection.distance import PartAdder, place_parts
 from visionkl.detection.filters import DenseFilters, TableFilters
 from visionkl.detection.model import N_SCALE_BIASES, MixtureModel
 from visionkl.features.pyramid import FeaturePyramid
 
-# Further than any anchor.
+# Further than any anchor, and than any part may go.
 _FAR = 2**30
 
 
 @dataclass(frozen=True)
 class Placements:
-    """Placements of a model in a pyramid, one row each.
+    """Placements of a model in a pyramid, one row each; in ordinary memory or on a GPU.
 
     Parameters
     ----------
@@ -55,13 +58,19 @@ class Placements:
         return len(self.scores)
 
     def __getitem__(self, rows: npt.NDArray[np.generic]) -> Placements:
-        return Placements(
-            self.scores[rows], self.components[rows], self.levels[rows], self.roots[rows], self.parts[rows]
-        )
+        return Placements(*(array[rows] for array in self._arrays()))
+
+    def on(self, device: Device) -> Placements:
+        """Return the placements on a device, or in ordinary memory; what is there stays."""
+        move: Callable[[Any], Any] = device.put if device.is_gpu else to_host
+        return Placements(*map(move, self._arrays()))
+
+    def _arrays(self) -> list[npt.NDArray[Any]]:
+        return [getattr(self, field.name) for field in fields(self)]
 
 
 #: Chooses placements on a level from its number and its scores `(n_components, rows, cols)`: returns the
-#: components `(n,)` and the roots' places `(n, 2)`, in ordinary memory wherever the scores lie.
+#: components `(n,)` and the roots' places `(n, 2)`, where the scores lie or in ordinary memory.
 Choice = Callable[[int, npt.NDArray[np.float32]], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
@@ -110,7 +119,13 @@ class Matcher:
         for numbers in map(list, self._parts.groups):
             costs = np.stack([parts[i].deformation for i in numbers])
             adder = PartAdder(costs, model.max_displacement, owners[numbers], anchors[numbers], device)
-            self._groups.append(_Group(costs, owners[numbers], slots[numbers], anchors[numbers], adder))
+            own_parts = np.zeros((len(roots), model.n_parts), np.int64)
+            own_anchors = np.full((*own_parts.shape, 2), -_FAR, np.int64)
+            own_parts[owners[numbers], slots[numbers]] = np.arange(len(numbers))
+            own_anchors[owners[numbers], slots[numbers]] = anchors[numbers]
+            self._groups.append(
+                _Group(device.put(costs), device.put(own_parts), device.put(own_anchors), adder)
+            )
         # A root is where all anchors of its parts are on the level: the first and the last tell.
         self._root_shapes = np.array([root.shape[:2] for root in roots])
         self._first_anchors = np.full((len(roots), 2), _FAR)
@@ -124,15 +139,15 @@ class Matcher:
 
         At each place of a root, only the best component's.
         """
+        xp = self.device.namespace
 
         def choose(
             level: int, scores: npt.NDArray[np.float32]
         ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-            xp = namespace_of(scores)
             roots: Any = xp.argwhere(scores.max(axis=0) > threshold) if scores.size else ()
             if not len(roots):
                 return np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
-            return to_host(scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0)), to_host(roots)
+            return scores[:, roots[:, 0], roots[:, 1]].argmax(axis=0), roots
 
         return self.place(pyramid, choose, n_jobs=n_jobs)
 
@@ -146,20 +161,20 @@ class Matcher:
         """Score levels, all that may hold a root by default, and place the parts of what is chosen there.
 
         While it chooses, `choose` must not match anything itself: levels are scored in memory that is used
-        again.
+        again. Placements lie where the pyramid does.
         """
-        found = run_tasks(
-            lambda level: self._place_on_level(pyramid, level, choose),
-            self.root_levels(pyramid) if levels is None else levels,
-            1 if self.device.is_gpu else n_jobs,
-        )
-        none = Placements(*(np.zeros(shape, dtype) for shape, dtype in self._empty()))
-        return Placements(
-            *(
-                np.concatenate([getattr(part, name) for part in (none, *found)])
-                for name in ("scores", "components", "levels", "roots", "parts")
+        if self.device.is_gpu and self.model.codebooks is not None:
+            self.model.codebooks.check_range(pyramid.levels)
+        padding = self.device.put(np.array(pyramid.padding, np.int64))
+        with self.device.use():
+            found = run_tasks(
+                lambda level: self._place_on_level(pyramid, level, choose, padding),
+                self.root_levels(pyramid) if levels is None else levels,
+                1 if self.device.is_gpu else n_jobs,
             )
-        )
+            some = [self._none(), *(placements for placements in found if placements is not None)]
+            together = zip(*(placements._arrays() for placements in some), strict=True)
+            return Placements(*map(self.device.namespace.concatenate, together))
 
     def root_levels(self, pyramid: FeaturePyramid) -> range:
         """Levels that may hold a root: all but the first octave, which is for parts."""
@@ -172,15 +187,10 @@ class Matcher:
         """
         return self._score_level(pyramid, level)[0]
 
-    def _empty(self) -> list[tuple[tuple[int, ...], type]]:
-        n_parts = self.model.n_parts
-        return [
-            ((0,), np.float32),
-            ((0,), np.int64),
-            ((0,), np.int64),
-            ((0, 2), np.int64),
-            ((0, n_parts, 2), np.int64),
-        ]
+    def _none(self) -> Placements:
+        shapes = [(0,), (0,), (0,), (0, 2), (0, self.model.n_parts, 2)]
+        dtypes = [np.float32] + [np.int64] * 4
+        return Placements(*map(self.device.namespace.zeros, shapes, dtypes))
 
     def _score_level(
         self, pyramid: FeaturePyramid, level: int
@@ -218,23 +228,31 @@ class Matcher:
         most = np.maximum(most, least)
         return np.ascontiguousarray(np.stack([least, most], axis=2).reshape(len(most), 4))
 
-    def _place_on_level(self, pyramid: FeaturePyramid, level: int, choose: Choice) -> Placements:
+    def _place_on_level(
+        self, pyramid: FeaturePyramid, level: int, choose: Choice, padding: npt.NDArray[np.int64]
+    ) -> Placements | None:
         scores, responses = self._score_level(pyramid, level)
-        components, roots = choose(level, scores)
-        parts = np.full((len(roots), self.model.n_parts, 2), -1, np.int64)
-        if len(roots):
-            for own, of_group in zip(self._groups, responses, strict=True):
-                # Every chosen root with every part of the group that is its own.
-                which, part = np.nonzero(components[:, None] == own.components)
-                anchors = 2 * roots[which] - pyramid.padding + own.anchors[part]
-                parts[which, own.slots[part]] = place_parts(
-                    of_group, own.costs, self.model.max_displacement, anchors, part
-                )
-        places = map(self.device.put, (components, roots[:, 0], roots[:, 1]))
+        chosen = choose(level, scores)
+        if not len(chosen[0]):
+            return None
+        components, roots = map(self.device.put, chosen)
+        xp = self.device.namespace
+        parts: npt.NDArray[np.int64] = xp.full((len(roots), self.model.n_parts, 2), -1, np.int64)
+        for own, of_group in zip(self._groups, responses, strict=True):
+            # Every chosen root with every part: those of other groups are nowhere.
+            anchors = 2 * roots[:, None] - padding + own.anchors[components]
+            placed = place_parts(
+                of_group,
+                own.costs,
+                self.model.max_displacement,
+                anchors.reshape(-1, 2),
+                own.parts[components].reshape(-1),
+            )
+            parts = xp.maximum(parts, placed.reshape(parts.shape))
         return Placements(
-            to_host(scores[tuple(places)]),
+            scores[components, roots[:, 0], roots[:, 1]],
             components,
-            np.full(len(roots), level, np.int64),
+            xp.full(len(roots), level, np.int64),
             roots,
             parts,
         )
@@ -247,10 +265,12 @@ class Matcher:
 
 @dataclass(frozen=True)
 class _Group:
-    """Parts of one size: deformations, components, numbers within these, anchors `(row, col)`."""
+    """Parts of one size, on the device: deformations `(n, 4)`; by component and slot, numbers and anchors.
+
+    Anchors `(row, col)` of slots that hold none of these parts lie where nothing is reached.
+    """
 
     costs: npt.NDArray[np.float32]
-    components: npt.NDArray[np.int64]
-    slots: npt.NDArray[np.int64]
+    parts: npt.NDArray[np.int64]
     anchors: npt.NDArray[np.int64]
     adder: PartAdder

@@ -91,7 +91,7 @@ def mine_picture(context: MiningPass, picture: int) -> list[Samples]:
             chosen = chosen[np.sort(np.argsort(-hardness, kind="stable")[:_MOST_A_LEVEL])]
         return components[chosen], roots[chosen]
 
-    found = context.matcher.place(pyramid.on(context.device), choose)
+    found = context.matcher.place(pyramid.on(context.device), choose).on(CPU)
     if len(found) > _MOST_CANDIDATES:
         found = found[np.argsort(-found.scores, kind="stable")[:_MOST_CANDIDATES]]
     boxes, _ = filter_boxes(model, pyramid, found)

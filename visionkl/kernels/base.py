@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend import glue
 from visionkl.backend.cpu.elementary import logarithms
 from visionkl.backend.cpu.kernels import CHI2
-from visionkl.backend.dispatch import Device, device_of, loops, rows_anywhere, to_host
+from visionkl.backend.dispatch import Device, device_of, loops, rows_anywhere
 from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
@@ -26,6 +27,8 @@ from visionkl.core.validation import parameter_error
 Matrix = npt.NDArray[Any]
 
 _BAND = 64
+#: Numbers of a band on a GPU, which may have temporaries of its size; a band has at least `_BAND` rows.
+_NUMBERS_ON_A_GPU = 2**26
 
 
 class Kernel:
@@ -75,7 +78,7 @@ class Kernel:
         """Compute the matrix between checked rows; if both are the same, half of it."""
         out: Matrix = device.namespace.empty((len(rows), len(others)), rows.dtype)
         left, right = self._prepare(rows, others)
-        size = len(rows) if device.is_gpu else _BAND
+        size = max(_NUMBERS_ON_A_GPU // len(others), _BAND) if device.is_gpu else _BAND
         bands = [slice(first, min(first + size, len(rows))) for first in range(0, len(rows), size)]
         mirror = device.loops("kernels").mirror
         if others is rows:
@@ -113,12 +116,10 @@ class Kernel:
 def check_above(owner: str, rows: Matrix, bound: float, *, inclusive: bool = False) -> None:
     """Complain if a number is below the bound, or equal to it if that is not allowed."""
     with device_of(rows).use():
-        lowest = float(rows.min())
+        lowest, place = glue.lowest(rows)
     if lowest > bound or (inclusive and lowest == bound):
         return
-    rows = to_host(rows)
-    lowest = rows.min()
-    row, column = np.unravel_index(np.argmin(rows), rows.shape)
+    row, column = divmod(place, rows.shape[1])
     raise DataError(
         f"{owner}: Negative values in data: X holds {lowest:g} in row {row}, column {column}, but numbers "
         f"must be {'≥' if inclusive else '>'} {bound:g}; leave the column out, or shift or clip it."
@@ -180,11 +181,8 @@ class Polynomial(Kernel):
         part[...] = self._transform(part)
 
     def _transform(self, K: Matrix) -> Matrix:
-        total = np.full_like(K, self.coefficients[-1])
-        for coefficient in reversed(self.coefficients[:-1]):
-            total *= K
-            total += K.dtype.type(coefficient)
-        return total
+        with device_of(K).use():
+            return glue.polynomial(K, self.coefficients)
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,9 @@ class Additive(Kernel):
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return np.asarray(self.function(rows, rows), rows.dtype).sum(axis=1)
+        device = device_of(rows)
+        with device.use():
+            return glue.row_sums(device.namespace.asarray(self.function(rows, rows), dtype=rows.dtype))
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         part = out[band, :n_columns]
@@ -233,7 +233,10 @@ class UserKernel(Kernel):
         """Call the function; it may or may not use threads."""
         rows = self.check(X)
         others = rows if Y is None else self.check(Y)
-        matrix = np.asarray(self.function(rows, others), np.result_type(rows, others))
+        device = device_of(rows, others)
+        with device.use():
+            made = self.function(rows, others)
+            matrix: Matrix = device.namespace.asarray(made, dtype=np.result_type(rows.dtype, others.dtype))
         if matrix.shape != (len(rows), len(others)):
             raise DataError(
                 f"UserKernel: the function must return a matrix of the shape {(len(rows), len(others))}, "
@@ -244,4 +247,6 @@ class UserKernel(Kernel):
     def diagonal(self, X: npt.ArrayLike) -> Matrix:
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
-        return np.concatenate([self(row[None])[0] for row in rows])
+        device = device_of(rows)
+        with device.use():
+            return device.namespace.concatenate([self(row[None])[0] for row in rows])

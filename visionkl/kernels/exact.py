@@ -41,10 +41,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from visionkl.backend.cpu import kernels as loops
-from visionkl.backend.dispatch import device_of, namespace_of, rows_anywhere
+from visionkl.backend import glue
+from visionkl.backend.cpu import kernels as pairs
+from visionkl.backend.dispatch import device_of, loops, namespace_of, rows_anywhere
 from visionkl.core.errors import DataError
-from visionkl.core.validation import check_choice, check_number, check_rows, parameter_error
+from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import Kernel, Matrix, PairKernel, UserKernel, check_above
 from visionkl.kernels.sigma import Sigma, feature_groups
 
@@ -62,7 +63,7 @@ class Linear(Kernel):
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
         with device_of(rows).use():
-            return namespace_of(rows).einsum("ij,ij->i", rows, rows)
+            return loops("kernels", rows).squared_lengths(rows)
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         namespace_of(out).matmul(left[band], right[:n_columns].T, out=out[band, :n_columns])
@@ -78,11 +79,11 @@ class Hellinger(Linear):
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
         with device_of(rows).use():
-            return rows.sum(axis=1)
+            return glue.row_sums(rows)
 
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
-        left = np.sqrt(X)
-        return left, left if Y is X else np.sqrt(Y)
+        left = glue.roots(X)
+        return left, left if Y is X else glue.roots(Y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,19 +109,20 @@ class Gaussian(Kernel):
     @classmethod
     def of(cls, X: npt.ArrayLike) -> Gaussian:
         """Make the kernel whose σ suits the spread of the data: √(2 / (n_features · variance))."""
-        rows = check_rows(cls.__name__, X)
-        spread = rows.shape[1] * float(rows.var(dtype=np.float64))
+        rows = rows_anywhere(cls.__name__, X)
+        with device_of(rows).use():
+            spread = rows.shape[1] * float(rows.var(dtype=np.float64))
         return cls(float(np.sqrt(2 / spread)) if spread > 0 else 1.0)
 
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Any, Any]:
         sigmas, groups = feature_groups(self._name, self.sigma, self.blocks, X.shape[1])
         scale = device_of(X).put(sigmas[groups].astype(X.dtype))
         # The kernel sees differences only: near 0 the squares lose less of them.
-        centre = Y.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        centre = glue.centre(Y)
         left = (X - centre) * scale
         right = left if Y is X else (Y - centre) * scale
-        xp = namespace_of(X, Y)
-        halves = [xp.einsum("ij,ij->i", rows, rows) / X.dtype.type(2) for rows in (left, right)]
+        squared_lengths = loops("kernels", X, Y).squared_lengths
+        halves = [squared_lengths(rows) / 2 for rows in (left, right)]
         return (left, halves[0]), (right, halves[1])
 
     def _fill(self, left: Any, right: Any, out: Matrix, band: slice, n_columns: int) -> None:
@@ -129,7 +131,7 @@ class Gaussian(Kernel):
         xp.matmul(left[0][band], right[0][:n_columns].T, out=part)
         part -= left[1][band, None]
         part -= right[1][:n_columns]
-        np.exp(np.minimum(part, 0, out=part), out=part)
+        loops("kernels", out).exponentiate(part, 1)
         if left[0] is right[0]:
             diagonal = xp.arange(band.start, band.stop)
             out[diagonal, diagonal] = 1  # free of rounding
@@ -152,7 +154,7 @@ class SkewedChi2(PairKernel):
     sigma: Sigma = 0.5
     c: float = 1.0
     blocks: Sequence[int] | None = None
-    kind: ClassVar[tuple[int, ...]] = loops.SECH
+    kind: ClassVar[tuple[int, ...]] = pairs.SECH
 
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
@@ -166,18 +168,17 @@ class SkewedChi2(PairKernel):
         right = left if Y is X else self._scaled_logarithms(Y)
         # sech(a − b) = 2 eᵃeᵇ / (e²ᵃ + e²ᵇ): exponentials once a number instead of once a pair. They are
         # taken around the middle of each feature, so that they stay far from overflow.
-        low = np.minimum(left.min(axis=0), right.min(axis=0))
-        high = np.maximum(left.max(axis=0), right.max(axis=0))
+        low, high = glue.ranges(left, right)
         widest = float((high - low).max())
         if widest > _WIDEST[np.dtype(np.float64)]:
             raise DataError(
-                f"{self._name}: σ log(x + c) spans {widest:g} in column {int(np.argmax(high - low))}, where "
+                f"{self._name}: σ log(x + c) spans {widest:g} in column {int((high - low).argmax())}, where "
                 f"{_WIDEST[np.dtype(np.float64)]:g} is the most; take a smaller 'sigma' or a larger 'c'."
             )
         dtype = X.dtype if widest <= _WIDEST[X.dtype] else np.dtype(np.float64)
         middle = (low + high) / 2
-        powers = np.exp(left - middle, dtype=dtype)
-        return powers, powers if Y is X else np.exp(right - middle, dtype=dtype)
+        powers = glue.powers(left, middle, dtype)
+        return powers, powers if Y is X else glue.powers(right, middle, dtype)
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         if left.dtype == out.dtype:
@@ -189,7 +190,7 @@ class SkewedChi2(PairKernel):
 
     def _scaled_logarithms(self, X: Matrix) -> Matrix:
         sigmas, groups = feature_groups(self._name, self.sigma, self.blocks, X.shape[1])
-        return np.log(X + X.dtype.type(self.c)) * device_of(X).put(sigmas[groups].astype(X.dtype))
+        return glue.logarithms(X, self.c) * device_of(X).put(sigmas[groups].astype(X.dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +203,7 @@ class SkewedIntersection(SkewedChi2):
         As in `SkewedChi2`.
     """
 
-    kind = loops.ABSOLUTE
+    kind = pairs.ABSOLUTE
 
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
         left = self._scaled_logarithms(X)
@@ -210,8 +211,7 @@ class SkewedIntersection(SkewedChi2):
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         super()._fill(left, right, out, band, n_columns)
-        part = out[band, :n_columns]
-        np.exp(np.negative(part, out=part), out=part)
+        loops("kernels", out).exponentiate(out[band, :n_columns], -1)
 
 
 class _Histogram(PairKernel):
@@ -223,7 +223,7 @@ class _Histogram(PairKernel):
         """Compute the kernel of each row with itself, shape (n,)."""
         rows = self.check(X)
         with device_of(rows).use():
-            return rows.sum(axis=1)
+            return glue.row_sums(rows)
 
 
 @dataclass(frozen=True)
@@ -241,14 +241,14 @@ class Chi2(_Histogram):
 class Intersection(_Histogram):
     """Σ min(x, y)."""
 
-    kind = loops.INTERSECTION
+    kind = pairs.INTERSECTION
 
 
 @dataclass(frozen=True)
 class JensenShannon(_Histogram):
     """Σ ½ x log2(1 + y/x) + ½ y log2(1 + x/y)."""
 
-    kind = loops.ENTROPY
+    kind = pairs.ENTROPY
 
     def _prepare(self, X: Matrix, Y: Matrix) -> tuple[Any, Any]:
         left = (X, self._entropies(X))
@@ -263,7 +263,7 @@ class JensenShannon(_Histogram):
 
     @staticmethod
     def _entropies(X: Matrix) -> Matrix:
-        return (X * np.log2(np.maximum(X, np.finfo(X.dtype).tiny))).sum(axis=1)
+        return glue.entropies(X, float(np.finfo(X.dtype).tiny))
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class ExpChi2(PairKernel):
 
     width: float = 1.0
     histogram = True
-    kind = loops.CHI2_DISTANCE
+    kind = pairs.CHI2_DISTANCE
 
     @classmethod
     def of(cls, X: npt.ArrayLike, *, n_jobs: int | None = None) -> ExpChi2:
@@ -295,15 +295,17 @@ class ExpChi2(PairKernel):
         """
         rows = cls().check(X)
         if len(rows) > _ENOUGH_ROWS:
-            rows = rows[np.linspace(0, len(rows) - 1, _ENOUGH_ROWS).astype(np.intp)]
-        total = float(_Chi2Distance()(rows, n_jobs=n_jobs).sum(dtype=np.float64))
+            some = np.linspace(0, len(rows) - 1, _ENOUGH_ROWS).astype(np.intp)
+            with device_of(rows).use():
+                rows = rows[device_of(rows).put(some)]
+        distances = _Chi2Distance()(rows, n_jobs=n_jobs)
+        with device_of(distances).use():
+            total = float(distances.sum(dtype=np.float64))
         return cls(total / (len(rows) * (len(rows) - 1)) if total > 0 else 1.0)
 
     def _fill(self, left: Matrix, right: Matrix, out: Matrix, band: slice, n_columns: int) -> None:
         super()._fill(left, right, out, band, n_columns)
-        part = out[band, :n_columns]
-        part *= -1 / self.width
-        np.exp(part, out=part)
+        loops("kernels", out).exponentiate(out[band, :n_columns], -1 / self.width)
 
     def check(self, X: npt.ArrayLike) -> Matrix:
         """Return rows that this kernel takes, as an array, or complain and name the column."""
@@ -314,7 +316,7 @@ class ExpChi2(PairKernel):
 
 class _Chi2Distance(PairKernel):
     histogram = True
-    kind = loops.CHI2_DISTANCE
+    kind = pairs.CHI2_DISTANCE
 
 
 KERNELS: dict[str, type[Kernel]] = {

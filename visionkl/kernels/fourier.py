@@ -53,6 +53,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from visionkl.backend import glue
 from visionkl.backend.cpu.elementary import waves
 from visionkl.backend.dispatch import choose_device, device_of, loops, namespace_of, to_host
 from visionkl.backend.gpu.device import in_blocks
@@ -101,7 +102,7 @@ class FourierBasis:
 
     def inputs(self, X: Matrix) -> Matrix:
         """Return t(x) of all rows."""
-        return X if self.c is None else namespace_of(X).log(X + X.dtype.type(self.c))
+        return X if self.c is None else glue.logarithms(X, self.c)
 
     def projection(self, sigma: npt.ArrayLike, dtype: npt.DTypeLike) -> Matrix:
         """Return (H diag(σ) / 2π)ᵀ, which takes inputs to phases; σ is a number or has n_features of them."""
@@ -138,7 +139,7 @@ class FourierBasis:
         device = device_of(inputs, slopes)
         by_input = slopes @ device.put(self.frequencies.astype(slopes.dtype, copy=False))
         if device.is_gpu:
-            return to_host((inputs * by_input).sum(axis=0, dtype=np.float64))
+            return to_host(glue.paired_sums(inputs, by_input))
         return np.einsum("ij,ij->j", inputs, by_input, dtype=np.float64)
 
     def _constants(self, out: Matrix) -> tuple[Any, ...]:

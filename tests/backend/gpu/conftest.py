@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.backend.gpu import host_build
-from tests.backend.gpu.fake_cupy import stand_in
+from tests.backend.gpu.fake_cupy import DeviceArray, FakeCupy, stand_in
 from visionkl.backend.gpu import device
 
 #: Flavours of kernels and orders of their threads; and a real GPU, where there is one.
@@ -68,3 +68,25 @@ def gpu(machine: Any, monkeypatch: pytest.MonkeyPatch) -> Gpu:
     if machine is None:
         return Gpu(device.namespace())
     return Gpu(stand_in(monkeypatch, *machine))
+
+
+@pytest.fixture
+def transfers(gpu: Gpu, machine: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What left the device: names of methods that bring numbers to ordinary memory."""
+    if machine is None:
+        pytest.skip("methods of real arrays are not counted")
+    left: list[str] = []
+
+    def counted(name: str) -> Any:
+        method = getattr(DeviceArray, name)
+
+        def call(*arguments: Any) -> Any:
+            left.append(name)
+            return method(*arguments)
+
+        return call
+
+    for name in ("get", "__int__", "__float__", "__bool__", "__iter__"):
+        monkeypatch.setattr(DeviceArray, name, counted(name))
+    monkeypatch.setattr(FakeCupy, "asnumpy", staticmethod(lambda array: array.get()))
+    return left

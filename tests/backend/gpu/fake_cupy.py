@@ -1,8 +1,10 @@
 """A stand-in for CuPy whose arrays lie in ordinary memory, to run `backend/gpu` without a GPU.
 
-It is as strict as CuPy where that matters: NumPy arrays and its own do not mix, nothing is copied to NumPy
-unasked, only functions that CuPy has can be called, and there are several devices: an array belongs to the
-one that was the current one when it was made, and is computed with on that one only. New memory is poisoned.
+It is as strict as CuPy where that matters: neither NumPy arrays nor tuples and lists of numbers mix with its
+own in arithmetic, nothing is copied to NumPy unasked, only functions that CuPy has can be called (those of
+the array API through `__array_namespace__`, which is what array-api-compat makes of CuPy), and there are
+several devices: an array belongs to the one that was the current one when it was made, and is computed with
+on that one only. New memory is poisoned.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is not None:
             kwargs["out"] = tuple(map(inside, out))
-        return outside(getattr(ufunc, method)(*map(inside, inputs), **kwargs))
+        return outside(getattr(ufunc, method)(*map(operand, inputs), **kwargs))
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise TypeError(f"{function.__name__} of NumPy was called on an array of the device")
@@ -100,8 +102,8 @@ class DeviceArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         return bool(self.data_of_test)
 
-    def __array_namespace__(self, *, api_version: Any = None) -> FakeCupy:
-        return FakeCupy()
+    def __array_namespace__(self, *, api_version: Any = None) -> StandardCupy:
+        return StandardCupy()
 
     def get(self) -> np.ndarray:
         return self.data_of_test.copy()
@@ -131,6 +133,13 @@ def inside(value: Any) -> Any:
     return value
 
 
+def operand(value: Any) -> Any:
+    """The same of what arithmetic is done with: CuPy makes no arrays of sequences there."""
+    if isinstance(value, tuple | list):
+        raise TypeError(f"Unsupported type {type(value)}")
+    return inside(value)
+
+
 def outside(value: Any, device: _Device | None = None) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return DeviceArray(np.asarray(value), device)
@@ -145,9 +154,11 @@ def _adapted(function: Any, device: _Device | None = None) -> Any:
     if not callable(function):
         return outside(function) if isinstance(function, np.ndarray) else function
 
+    unwrap = operand if isinstance(function, np.ufunc) else inside
+
     def call(*arguments: Any, **named: Any) -> Any:
         return outside(
-            function(*map(inside, arguments), **{name: inside(value) for name, value in named.items()}),
+            function(*map(unwrap, arguments), **{name: inside(value) for name, value in named.items()}),
             device,
         )
 
@@ -172,12 +183,8 @@ class FakeCupy:
         return DeviceArray(array)
 
     @staticmethod
-    def zeros(shape: Any, dtype: Any = np.float64, *, device: _Device | None = None) -> DeviceArray:
+    def zeros(shape: Any, dtype: Any = np.float64) -> DeviceArray:
         return DeviceArray(np.zeros(shape, dtype))
-
-    @staticmethod
-    def astype(array: DeviceArray, dtype: Any) -> DeviceArray:
-        return array.astype(dtype)
 
     @staticmethod
     def empty_like(other: DeviceArray) -> DeviceArray:
@@ -192,6 +199,18 @@ class FakeCupy:
     @staticmethod
     def asnumpy(value: DeviceArray) -> np.ndarray:
         return value.data_of_test.copy()
+
+
+class StandardCupy(FakeCupy):
+    """The functions of the array API, under NumPy's names of them."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _adapted(getattr(np, name))
+
+    @staticmethod
+    def full(shape: Any, value: Any, *, dtype: Any, device: _Device) -> DeviceArray:
+        with device:
+            return DeviceArray(np.full(shape, value, dtype))
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, machine: Any, order: str) -> FakeCupy:

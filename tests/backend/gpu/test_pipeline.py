@@ -14,10 +14,13 @@ from visionkl.coding.hog_codes import coded_pyramids, frame_cell
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import DataError, UsageError
 from visionkl.detection.detector import DPMDetector
+from visionkl.detection.matching import Matcher
 from visionkl.features.hog import hog
 from visionkl.features.pyramid import feature_pyramid
-from visionkl.kernels import fourier, mapping
+from visionkl.kernels import base as kernels_base
+from visionkl.kernels import exact, fourier, mapping
 from visionkl.kernels.additive import SparseAdditiveMap
+from visionkl.kernels.base import Additive, Polynomial, UserKernel
 from visionkl.kernels.exact import (
     Chi2,
     ExpChi2,
@@ -28,6 +31,7 @@ from visionkl.kernels.exact import (
     Linear,
     SkewedChi2,
     SkewedIntersection,
+    kernel_matrix,
 )
 from visionkl.kernels.fourier import FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap
@@ -92,6 +96,45 @@ def test_detections_are_those_of_the_cpu(gpu, image, coded, max_displacement):
     farthest = np.abs(rows[0][:, None] - rows[1]).max(axis=2).min(axis=1).max()
     assert farthest < 1e-2, "a box of the CPU was not found"
     assert pickle.loads(pickle.dumps(detector))._matcher_on_gpu is None
+
+
+@pytest.mark.parametrize("max_displacement", [3, None])
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("interval", [1, 4])
+def test_a_search_leaves_the_device_at_its_end(gpu, transfers, image, coded, max_displacement, interval):
+    settings = {"interval": interval, "threshold": -2.0, "max_displacement": max_displacement}
+    model = random_model(**settings, **({"codebooks": books()} if coded else {}))
+    detector = DPMDetector.from_model(model)
+    found = detector.detect(gpu.put(image), device="cuda")
+    assert len(found) > 3
+    # The picture is read in ordinary memory. Of codes, which could be too large, the extremes are looked at.
+    checks = ["__int__", "__int__"] if coded else []
+    assert transfers == ["get", *checks, "get", "get", "get", "get"]
+
+
+def test_placements_stay_on_the_device(gpu, image):
+    model = random_model(interval=2, threshold=-2.0)
+    here, there = (
+        Matcher(model, device).match(
+            feature_pyramid(image, interval=2, padding=model.padding, device=device), -2.0
+        )
+        for device in (dispatch.CPU, dispatch.Device(0))
+    )
+    assert len(there) == len(here) > 10
+    np.testing.assert_allclose(gpu.get(there.scores), here.scores, atol=2e-3)
+    for name in ("components", "levels", "roots", "parts"):
+        assert np.array_equal(gpu.get(getattr(there, name)), getattr(here, name))
+    brought = there.on(dispatch.CPU)
+    assert np.array_equal(brought.parts, here.parts)
+    assert brought.on(dispatch.CPU).parts is brought.parts
+
+
+def test_codes_that_are_none_are_found_before_a_search(gpu, image):
+    model = random_model(interval=2, codebooks=books())
+    (pyramid,) = coded_pyramids(image, [books()], interval=2, padding=model.padding, device="cuda")
+    pyramid.levels[1][2, 2, 0] = 16
+    with pytest.raises(DataError, match=r"codes lie in 0\.\.15; these span 0\.\.16"):
+        DPMDetector.from_model(model).detect_in(pyramid, threshold=0.0, overlap=0.5, n_jobs=1)
 
 
 def test_nothing_is_found_in_a_tiny_picture(gpu):
@@ -172,10 +215,16 @@ def test_codes_of_rows_are_those_of_the_cpu(gpu):
         Linear(),
         Hellinger(),
         Gaussian(0.7),
+        Polynomial(Intersection(), (0.5, 0.0, 2.0)),
+        Additive(lambda x, y: x * y),
+        UserKernel(lambda X, Y: X @ Y.T),
     ],
     ids=lambda kernel: type(kernel).__name__,
 )
-def test_kernel_matrices_are_those_of_the_cpu(gpu, kernel):
+@pytest.mark.parametrize("size", [2**26, 70], ids=["whole", "bands"])
+def test_kernel_matrices_are_those_of_the_cpu(gpu, kernel, size, monkeypatch):
+    monkeypatch.setattr(kernels_base, "_NUMBERS_ON_A_GPU", size)
+    monkeypatch.setattr(kernels_base, "_BAND", 4)
     X, Y = rows()[:15], rows()[15:]
     found = kernel(gpu.put(X), gpu.put(Y))
     np.testing.assert_allclose(gpu.get(found), kernel(X, Y), rtol=1e-5, atol=1e-6)
@@ -183,6 +232,22 @@ def test_kernel_matrices_are_those_of_the_cpu(gpu, kernel):
     np.testing.assert_allclose(gpu.get(kernel.diagonal(gpu.put(X))), kernel.diagonal(X), rtol=1e-5)
     with pytest.raises(UsageError, match="different devices"):
         kernel(gpu.put(X), Y)
+
+
+def test_kernels_that_suit_rows_on_the_device_are_those_of_the_cpu(gpu, monkeypatch):
+    monkeypatch.setattr(exact, "_ENOUGH_ROWS", 20)
+    X = rows()
+    assert Gaussian.of(gpu.put(X)).sigma == pytest.approx(Gaussian.of(X).sigma, rel=1e-6)
+    assert ExpChi2.of(gpu.put(X)).width == pytest.approx(ExpChi2.of(X).width, rel=1e-5)
+    np.testing.assert_allclose(gpu.get(kernel_matrix(gpu.put(X))), kernel_matrix(X), rtol=1e-5)
+
+
+def test_wide_ranges_are_computed_in_double_precision(gpu):
+    X = np.geomspace(1e-9, 1e9, 12).reshape(6, 2).astype(np.float32)
+    kernel = SkewedChi2(sigma=4.0, c=1e-9)
+    np.testing.assert_allclose(gpu.get(kernel(gpu.put(X))), kernel(X), rtol=1e-4, atol=1e-30)
+    with pytest.raises(DataError, match=r"spans .* in column [01],"):
+        SkewedChi2(sigma=40.0, c=1e-9)(gpu.put(X))
 
 
 @pytest.mark.parametrize("name", doctor._CHECKS)

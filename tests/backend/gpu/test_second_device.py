@@ -8,6 +8,7 @@ from tests.backend.gpu.test_pipeline import books
 from tests.detection.conftest import random_model
 from visionkl.backend import dispatch
 from visionkl.backend.gpu import device as cuda
+from visionkl.coding.hog_codes import encode_pyramid
 from visionkl.coding.pq import ProductQuantizer
 from visionkl.core.errors import UsageError
 from visionkl.detection.detector import DPMDetector
@@ -17,8 +18,9 @@ from visionkl.features.gmm import DiagonalGMM
 from visionkl.features.hog import hog
 from visionkl.features.pyramid import feature_pyramid
 from visionkl.features.sift import DenseSIFT
+from visionkl.kernels.base import Polynomial
 from visionkl.kernels.binary import BinaryProjectionMap, StumpMap
-from visionkl.kernels.exact import Chi2, Gaussian, Linear
+from visionkl.kernels.exact import Chi2, ExpChi2, Gaussian, JensenShannon, Linear, SkewedChi2
 from visionkl.kernels.fourier import FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap
 from visionkl.learning.binary import MBKLClassifier
@@ -72,7 +74,11 @@ def test_maps(put, made):
     check(made.transform(put(X)), expected)
 
 
-@pytest.mark.parametrize("kernel", [Linear(), Gaussian(), Chi2()], ids=lambda kernel: type(kernel).__name__)
+@pytest.mark.parametrize(
+    "kernel",
+    [Linear(), Gaussian(), Chi2(), ExpChi2(), JensenShannon(), SkewedChi2(), Polynomial(Chi2(), (1.0, 2.0))],
+    ids=lambda kernel: type(kernel).__name__,
+)
 def test_kernels(put, kernel):
     check(kernel(put(X)), kernel(X))
     check(kernel(put(X), put(X[:9])), kernel(X, X[:9]))
@@ -107,6 +113,21 @@ def test_detection(put, image, coded):
     expected = detector.detect(image, threshold=-10)
     found = detector.detect(image, threshold=-10, device="cuda:1")
     assert len(found) == pytest.approx(len(expected), abs=2)
+    # The search follows its pyramid, whichever device is the current one.
+    model = detector.model
+    pyramid = feature_pyramid(put(image), interval=2, padding=model.padding)
+    pyramid = encode_pyramid(pyramid, model.codebooks) if coded else pyramid
+    again = detector.detect_in(pyramid, threshold=-10, overlap=0.5, n_jobs=1)
+    np.testing.assert_array_equal(again.boxes, found.boxes)
+
+
+@pytest.mark.parametrize("interval", [1, 3])
+def test_a_search_leaves_the_second_device_at_its_end(put, transfers, image, interval):
+    detector = DPMDetector.from_model(random_model(interval=interval))
+    pyramid = feature_pyramid(put(image), interval=interval, padding=detector.model.padding)
+    transfers.clear()
+    assert len(detector.detect_in(pyramid, threshold=-10, overlap=0.5, n_jobs=1))
+    assert transfers == ["get"] * 4  # boxes, scores, components and parts
 
 
 def test_boxes(put):

@@ -12,6 +12,11 @@ Which term it is must be known when the loop is compiled, so it is passed as a t
 # Numba gives intrinsics a typing context that their callers do not see.
 # mypy: disable-error-code="no-untyped-def, call-arg, var-annotated"
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
 from visionkl.backend.cpu.elementary import binary_logarithm
 from visionkl.backend.cpu.jit import compiled
 from visionkl.backend.cpu.simd import piece
@@ -97,3 +102,15 @@ def mirror(matrix, first, last):
         for i in range(first, last):
             for k in range(left, min(left + tile, i)):
                 matrix[k, i] = matrix[i, k]
+
+
+def squared_lengths(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the inner product of each row with itself, shape (n,)."""
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+def exponentiate(numbers: npt.NDArray[Any], factor: float) -> None:
+    """Put exp(factor · x) in the place of each x; exponents should be 0 or below, and count as 0 if above."""
+    if factor != 1:
+        numbers *= factor
+    np.exp(np.minimum(numbers, 0, out=numbers), out=numbers)

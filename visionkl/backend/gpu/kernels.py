@@ -2,10 +2,22 @@
 
 from typing import Any
 
+from visionkl.backend import glue
 from visionkl.backend.cpu.kernels import ABSOLUTE, CHI2, CHI2_DISTANCE, ENTROPY, INTERSECTION, SECH
 from visionkl.backend.gpu.launch import FLOATS, declare_for, launch
 
-__all__ = ["ABSOLUTE", "CHI2", "CHI2_DISTANCE", "ENTROPY", "INTERSECTION", "SECH", "add_pairs", "mirror"]
+__all__ = [
+    "ABSOLUTE",
+    "CHI2",
+    "CHI2_DISTANCE",
+    "ENTROPY",
+    "INTERSECTION",
+    "SECH",
+    "add_pairs",
+    "exponentiate",
+    "mirror",
+    "squared_lengths",
+]
 
 # Rows and columns of a block, as in the source.
 _TILE = 64
@@ -43,3 +55,13 @@ def add_pairs(
 def mirror(matrix: Any, first: int, last: int) -> None:
     """Copy what is left of the diagonal, in some rows, to the other side of it; see the CPU's function."""
     launch(_MIRROR[matrix.dtype.name], matrix, len(matrix), first, last, threads=(last - first) * last)
+
+
+def squared_lengths(rows: Any) -> Any:
+    """Return the inner product of each row with itself; see the CPU's function."""
+    return glue.squared_lengths(rows)
+
+
+def exponentiate(numbers: Any, factor: float) -> None:
+    """Put exponentials in the place of numbers; see the CPU's function."""
+    numbers[...] = glue.exponentials(numbers, factor)
