@@ -84,13 +84,24 @@ class Device:
 
     def hold(self, array: npt.NDArray[Any]) -> Any:
         """Bring an array here if there is memory for all of it; else it stays, to be brought in blocks."""
-        try:
-            return self.put(array)
-        except Exception as error:
-            if not cuda.is_out_of_memory(error):
-                raise
-            cuda.free_memory()
-            return array
+        held = _if_it_fits(lambda: self.put(array))
+        return array if held is None else held
+
+    def reserve(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+        """Return a new array with anything in it, or None where a GPU has too little memory for it."""
+        with self.use():
+            return _if_it_fits(lambda: self.namespace.empty(shape, dtype))
+
+
+def _if_it_fits(make: Callable[[], Any]) -> Any:
+    """Return what is made, or None if a GPU has too little memory for that."""
+    try:
+        return make()
+    except Exception as error:
+        if not cuda.is_out_of_memory(error):
+            raise
+        cuda.free_memory()
+        return None
 
 
 CPU = Device()

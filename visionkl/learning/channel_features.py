@@ -128,7 +128,8 @@ class ChannelFeatures:
 
     def scores(self, weights: Vector) -> Vector:
         """Return Φ w, `(n_samples, n_outputs)`: one pass over the data."""
-        own = self.device.put(np.ascontiguousarray(weights, dtype=self.dtype))
+        with enough_memory("the weights"):
+            own = self.device.put(np.ascontiguousarray(weights, dtype=self.dtype))
         out = np.empty((self.n_samples, own.shape[1]))
 
         def score(band: slice) -> None:
@@ -140,7 +141,7 @@ class ChannelFeatures:
     def combine(self, shares: Vector) -> Vector:
         """Return Φᵀ shares, `(n_features, n_outputs)`: one pass over the data."""
         own = self.device.hold(np.ascontiguousarray(shares, dtype=self.dtype))
-        with self.device.use():
+        with self.device.use(), enough_memory("the sums"):
             total = self.device.namespace.zeros((self.dim, own.shape[1]))
 
         def share(band: slice) -> Matrix:

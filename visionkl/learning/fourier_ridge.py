@@ -43,7 +43,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from visionkl.backend.dispatch import CPU, Device, to_host
-from visionkl.backend.gpu.device import enough_memory, free_memory, in_blocks, is_out_of_memory
+from visionkl.backend.gpu.device import enough_memory, in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.kernels.base import Matrix
 from visionkl.kernels.fourier import FourierBasis
@@ -215,7 +215,7 @@ class FourierRidge:
     ) -> tuple[float, Vector]:
         """Return ‖R‖² and ΦᵀR of rows that β was not learned from."""
         device, dtype = self.device, projection.dtype
-        weights = device.put(beta.astype(dtype))
+        weights = self._bring(beta.astype(dtype))
 
         def share(band: slice) -> tuple[Any, Matrix]:
             phi = device.room("Fourier features", (_length(band), len(weights)), dtype)
@@ -239,21 +239,16 @@ class FourierRidge:
         most = _MOST_PHASES // (d * dtype.itemsize)
         shape = (n if n <= most else 0 if self.device.is_gpu else most, d)
         if self._phases.shape != shape or self._phases.dtype != dtype:
-            self._phases = np.empty((0, d), dtype)  # before there are others
-            with self.device.use():
-                try:
-                    self._phases = self.device.namespace.empty(shape, dtype)
-                except Exception as error:
-                    if not is_out_of_memory(error):
-                        raise
-                    free_memory()
+            self._phases = none = np.empty((0, d), dtype)  # the others are freed first
+            reserved = self.device.reserve(shape, dtype)
+            self._phases = none if reserved is None else reserved
         return self._phases
 
     def predict(self, inputs: Matrix, sigma: Vector, beta: Matrix) -> Matrix:
         """Return Φβ of rows, shape (n, n_outputs), in their precision and in ordinary memory."""
         device = self.device
         projection = self.projection(sigma, inputs.dtype)
-        weights = device.put(beta.astype(inputs.dtype, copy=False))
+        weights = self._bring(beta.astype(inputs.dtype, copy=False))
         out = np.empty((len(inputs), weights.shape[1]), inputs.dtype)
 
         def fill(band: slice) -> None:
@@ -290,8 +285,8 @@ class FourierRidge:
             Makes C of Φ weights, in its place, and returns R; told the targets as well.
         """
         device, dtype, d = self.device, part.inputs.dtype, projection.shape[1]
-        ahead = device.put(weights.astype(dtype))
-        behind = device.put(np.ascontiguousarray(back.T, dtype=dtype))
+        ahead = self._bring(weights.astype(dtype))
+        behind = self._bring(np.ascontiguousarray(back.T, dtype=dtype))
 
         def share(band: slice) -> tuple[Any, Matrix | float, Vector]:
             shape = (_length(band), d)
@@ -312,6 +307,10 @@ class FourierRidge:
         squares, moments, by_sigma = self._add_up(share, len(part.inputs), *shapes)
         return float(squares), moments, by_sigma
 
+    def _bring(self, weights: Matrix) -> Matrix:
+        with enough_memory("the weights"):
+            return self.device.put(weights)
+
     def _go_over(self, work: Callable[[slice], None], n_rows: int) -> None:
         """Call `work` on blocks of rows; on a GPU, on smaller ones while memory is short."""
         if self.device.is_gpu:
@@ -329,7 +328,7 @@ class FourierRidge:
         self, share: Callable[[slice], tuple[Any, ...]], n_rows: int, *shapes: tuple[int, ...]
     ) -> list[Vector]:
         """Return float64 sums, of some shapes, of what `share` makes of bands of rows, in their order."""
-        with self.device.use():
+        with self.device.use(), enough_memory("the sums"):
             totals = [self.device.namespace.zeros(shape) for shape in shapes]
 
         def add(block: slice) -> None:
