@@ -55,7 +55,7 @@ from scipy.stats import qmc
 
 from visionkl.backend.cpu.elementary import waves
 from visionkl.backend.dispatch import Device, choose_device, device_of, loops, namespace_of, to_host
-from visionkl.backend.gpu.device import in_blocks
+from visionkl.backend.gpu.device import enough_memory, in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import seed_of, stream
@@ -325,8 +325,9 @@ class FourierMap(KernelMap):
         """
         by_feature: Vector = np.zeros(rows.shape[1])
         with device.use():
-            basis = self.basis_.put(device)
-            projection = basis.projection(self._spread(sigma), rows.dtype)
+            with enough_memory("the frequencies"):
+                basis = self.basis_.put(device)
+                projection = basis.projection(self._spread(sigma), rows.dtype)
 
             def pull_back(band: slice) -> Vector:
                 shape = (band.stop - band.start, self.n_components)
