@@ -8,7 +8,9 @@ import pytest
 from tests.backend.gpu.fake_cupy import FakeCupy
 from tests.backend.gpu.test_estimators import WAYS
 from visionkl.backend import dispatch
+from visionkl.backend.cpu import maps as cpu_maps
 from visionkl.backend.gpu import device as cuda
+from visionkl.backend.gpu import launch
 from visionkl.core.errors import DataError, DeviceError, UsageError
 from visionkl.kernels import fourier
 from visionkl.kernels.fourier import FourierMap
@@ -309,6 +311,35 @@ def test_gradients_of_maps_take_what_is_told_here_and_there(gpu, data, monkeypat
     assert set(seen) == {np.ndarray}
 
 
+LEARNERS = [FourierKernelRegressor, FourierKernelClassifier, FourierMKLRegressor, FourierMKLClassifier]
+
+
+@pytest.mark.parametrize("estimator", LEARNERS)
+def test_waves_are_made_on_the_device_that_is_told(gpu, data, estimator, monkeypatch):
+    X, y = data[0], (data[1] > 1).astype(int)
+    run, launched, made_here = launch._run, [], []
+    monkeypatch.setattr(
+        launch, "_run", lambda kernel, *rest: (launched.append(kernel.name), run(kernel, *rest))
+    )
+    for name in ("make_waves", "make_waves_and_slopes"):
+        function = getattr(cpu_maps, name)
+        monkeypatch.setattr(
+            cpu_maps, name, lambda *given, function=function: (made_here.append(1), function(*given))
+        )
+    more = {"max_iter": 1} if hasattr(estimator(), "criterion") else {"learn_sigma": True, "sigma_iter": 1}
+    model = estimator(n_components=10, **more).fit(X, y)
+    model.predict(X)
+    assert made_here
+    assert not launched
+    made_here.clear()
+    model.set_params(device="cuda").fit(X, y)
+    assert {"waves_f64", "waves_and_slopes_f64"} == set(launched)
+    launched.clear()
+    model.predict(X)
+    assert launched
+    assert not made_here
+
+
 @pytest.mark.parametrize(
     "made", [KernelRidgeGD(max_iter=0), GMKLClassifier()], ids=lambda made: type(made).__name__
 )
@@ -322,10 +353,7 @@ def test_what_has_no_device_refuses_arrays_on_one(gpu, data, made):
         made.predict(gpu.put(X))
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [FourierKernelRegressor, FourierKernelClassifier, FourierMKLRegressor, FourierMKLClassifier],
-)
+@pytest.mark.parametrize("estimator", LEARNERS)
 def test_devices_that_are_misspelt_or_missing_are_named(gpu, data, estimator, monkeypatch):
     X, y = data[0], (data[1] > 1).astype(int)
     with pytest.raises(UsageError, match=f"'device' parameter of {estimator.__name__} must be 'auto', 'cpu'"):
