@@ -180,12 +180,31 @@ def test_arrays_that_do_not_fit_stay(monkeypatch):
         def asarray(self, array):
             raise OutOfMemoryError("7 GB")
 
+        def empty(self, shape, dtype):
+            raise OutOfMemoryError("7 GB") if shape else ZeroDivisionError
+
     monkeypatch.setattr(device, "namespace", Full)
     array = np.zeros(3)
     assert dispatch.Device(0).hold(array) is array
+    assert dispatch.Device(0).reserve((3, 2), np.float32) is None
+    with pytest.raises(ZeroDivisionError):
+        dispatch.Device(0).reserve((), np.float32)
+    reserved = dispatch.CPU.reserve((3, 2), np.float32)
+    assert (reserved.shape, reserved.dtype) == ((3, 2), np.float32)
     with pytest.raises(OutOfMemoryError):
         dispatch.Device(0).put(array)
     assert dispatch.CPU.hold(array) is array
+
+
+def test_estimators_compute_where_they_are_told():
+    class Machine:
+        device = "cpu"
+
+    made = Machine()
+    assert dispatch.device_for(made, np.zeros(3)) == dispatch.device_for(object(), [1, 2]) == dispatch.CPU
+    made.device = "gpu"
+    with pytest.raises(UsageError, match="The 'device' parameter of Machine must be 'auto', 'cpu'"):
+        dispatch.device_for(made, np.zeros(3))
 
 
 def test_things_on_a_gpu_stay_as_long_as_what_they_are_made_of(monkeypatch):

@@ -112,6 +112,7 @@ def test_sizes_that_have_little_in_common_stay_apart():
     assert TableFilters(filters[:1], books, together=True).groups == [(0,)]
 
 
+@pytest.mark.cpu_loops
 def test_memory_is_used_again_if_that_is_wanted():
     books, level, filters = random_case(0, (9, 11), [(3, 3)] * 5 + [(2, 2)])
     bank, fresh = (TableFilters(filters, books, memory=memory) for memory in ("test", None))

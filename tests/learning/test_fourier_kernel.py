@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from visionkl.core.errors import DataError, UsageError
+from visionkl.core.errors import DataError, DeviceError, UsageError
 from visionkl.kernels.fourier import FourierMap
 from visionkl.learning.exact import KernelRidgeGD, KernelRidgeGDClassifier, gram_criterion
 from visionkl.learning.fourier_ridge import FourierRidge, Part
@@ -336,6 +336,10 @@ def test_bad_data():
         FourierKernelRegressor().fit(X, y, validation=(X, np.column_stack([y, y])))
     with pytest.raises(UsageError, match="'block_rows' parameter"):
         FourierKernelRegressor(block_rows=0).fit(X, y)
+    with pytest.raises(UsageError, match="'device' parameter of FourierKernelRegressor must be 'auto'"):
+        FourierKernelRegressor(device="gpu").fit(X, y)
+    with pytest.raises(DeviceError, match="FourierKernelRegressor: device 'cuda:99' cannot compute here"):
+        FourierKernelRegressor(device="cuda:99").fit(X, y)
 
 
 def test_a_matrix_that_does_not_fit_is_refused():

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from visionkl.core.errors import DataError, UsageError
+from visionkl.core.errors import DataError, DeviceError, UsageError
 from visionkl.learning.channel_features import ChannelFeatures
 from visionkl.learning.gmkl import GMKLClassifier, GMKLRegressor
 from visionkl.learning.multiple import NAMED_MODELS, FourierMKLClassifier, FourierMKLRegressor, named_model
@@ -280,10 +280,12 @@ def test_bad_data_get_a_sentence(numbers, classes):
         ({"regularisation": 0}, "'regularisation'"),
         ({"n_components": [5, 5]}, "a list of 3, one for each"),
         ({"gamma": 1e4, "epsilon": 1.0}, "at most 300"),
+        ({"device": "gpu"}, "'device' parameter of FourierMKLRegressor must be 'auto'"),
+        ({"device": "cuda:99"}, "FourierMKLRegressor: device 'cuda:99' cannot compute here"),
     ],
 )
 def test_parameters_that_cannot_be(numbers, parameters, complaint):
-    with pytest.raises(UsageError, match=complaint):
+    with pytest.raises((UsageError, DeviceError), match=complaint):
         regressor(**parameters).fit(*numbers)
 
 

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from visionkl.backend import glue
 from visionkl.backend.gpu import device as cuda
+from visionkl.backend.scratch import scratch
 from visionkl.core.errors import DataError, DeviceError, UsageError
 from visionkl.core.validation import check_rows, parameter_error
 
@@ -74,15 +75,33 @@ class Device:
         with self.use():
             return cuda.namespace().asarray(array)
 
+    def room(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+        """Return an array with anything in it, valid until this thread asks for the same name again.
+
+        On the CPU it is the thread's own memory, `scratch`; a GPU's pool of memory keeps what is freed.
+        """
+        return self.namespace.empty(shape, dtype) if self.is_gpu else scratch(name, shape, dtype)
+
     def hold(self, array: npt.NDArray[Any]) -> Any:
         """Bring an array here if there is memory for all of it; else it stays, to be brought in blocks."""
-        try:
-            return self.put(array)
-        except Exception as error:
-            if not cuda.is_out_of_memory(error):
-                raise
-            cuda.free_memory()
-            return array
+        held = _if_it_fits(lambda: self.put(array))
+        return array if held is None else held
+
+    def reserve(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
+        """Return a new array with anything in it, or None where a GPU has too little memory for it."""
+        with self.use():
+            return _if_it_fits(lambda: self.namespace.empty(shape, dtype))
+
+
+def _if_it_fits(make: Callable[[], Any]) -> Any:
+    """Return what is made, or None if a GPU has too little memory for that."""
+    try:
+        return make()
+    except Exception as error:
+        if not cuda.is_out_of_memory(error):
+            raise
+        cuda.free_memory()
+        return None
 
 
 CPU = Device()
@@ -147,6 +166,19 @@ def choose_device(device: str | Device, owner: str = "device") -> Device:
     raise DeviceError(f"{owner}: device {device!r} cannot compute here: {problem}.")
 
 
+def device_for(estimator: Any, *arrays: Any) -> Device:
+    """Find where an estimator computes: on the GPU that its data lie on, or else on its `device`.
+
+    One that has no `device` is the CPU's, and data on a GPU are refused.
+    """
+    owner, home = type(estimator).__name__, device_of(*arrays)
+    if not home.is_gpu:
+        return choose_device(getattr(estimator, "device", "cpu"), owner)
+    if not hasattr(estimator, "device"):
+        raise UsageError(f"{owner} computes on the CPU; give NumPy arrays (cupy.asnumpy).")
+    return home
+
+
 def device_of(*arrays: Any) -> Device:
     """Find the device that all arrays lie on; complain if they lie on several."""
     numbers = {int(array.device.id) if cuda.is_device_array(array) else None for array in arrays}
@@ -169,19 +201,19 @@ def namespace_of(*arrays: Any) -> Any:
     return device_of(*arrays).namespace
 
 
-def rows_anywhere(owner: str, X: npt.ArrayLike) -> npt.NDArray[Any]:
+def rows_anywhere(owner: str, X: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
     """Do as `check_rows`, also for rows that lie on a GPU, which stay there."""
     device = device_of(X)
     if not device.is_gpu:
-        return check_rows(owner, X)
+        return check_rows(owner, X, dtype)
     given: Any = X
     if given.dtype.kind not in "fiub":
         raise DataError(f"{owner}: X must hold real numbers, not {given.dtype}.")
     if given.ndim != 2 or 0 in given.shape:
         raise DataError(f"{owner}: X must have the shape (n_samples, n_features), not {given.shape}.")
-    dtype = np.float32 if given.dtype == np.float32 else np.float64
+    kind = dtype or (np.float32 if given.dtype == np.float32 else np.float64)
     with device.use():
-        rows = device.namespace.ascontiguousarray(given.astype(dtype, copy=False))
+        rows = device.namespace.ascontiguousarray(given.astype(kind, copy=False))
         finite = glue.all_finite(rows)
     if not finite:
         raise DataError(f"{owner}: X holds NaN or infinity, or numbers whose sum is; leave out such rows.")

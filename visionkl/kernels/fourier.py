@@ -55,9 +55,8 @@ from scipy.stats import qmc
 
 from visionkl.backend import glue
 from visionkl.backend.cpu.elementary import waves
-from visionkl.backend.dispatch import choose_device, device_of, loops, namespace_of, to_host
-from visionkl.backend.gpu.device import in_blocks
-from visionkl.backend.scratch import scratch
+from visionkl.backend.dispatch import Device, choose_device, device_of, loops, namespace_of, to_host
+from visionkl.backend.gpu.device import enough_memory, in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import seed_of, stream
@@ -104,9 +103,17 @@ class FourierBasis:
         """Return t(x) of all rows."""
         return X if self.c is None else glue.logarithms(X, self.c)
 
+    def put(self, device: Device) -> FourierBasis:
+        """Return these waves on a device, for many blocks there."""
+        if not device.is_gpu:
+            return self
+        return FourierBasis(device.put(self.frequencies), device.put(self.offsets), self.c)
+
     def projection(self, sigma: npt.ArrayLike, dtype: npt.DTypeLike) -> Matrix:
         """Return (H diag(σ) / 2π)ᵀ, which takes inputs to phases; σ is a number or has n_features of them."""
-        return np.ascontiguousarray((self.frequencies * (np.asarray(sigma) / (2 * np.pi))).T, dtype=dtype)
+        device = device_of(self.frequencies)
+        turns = device.put(np.asarray(sigma) / (2 * np.pi))
+        return device.namespace.ascontiguousarray((self.frequencies * turns).T, dtype=dtype)
 
     def features(self, inputs: Matrix, projection: Matrix, out: Matrix) -> Matrix:
         """Write the map of a block of inputs into `out`, which must be contiguous."""
@@ -135,11 +142,14 @@ class FourierBasis:
         return phases
 
     def pull_back(self, inputs: Matrix, slopes: Matrix) -> Vector:
-        """Return dL/dσ of each feature, summed over the block; `slopes` are already multiplied by dL/dΦ."""
+        """Return dL/dσ of each feature, summed over the block, where that lies.
+
+        `slopes` are already multiplied by dL/dΦ.
+        """
         device = device_of(inputs, slopes)
         by_input = slopes @ device.put(self.frequencies.astype(slopes.dtype, copy=False))
         if device.is_gpu:
-            return to_host(glue.paired_sums(inputs, by_input))
+            return glue.paired_sums(inputs, by_input)
         return np.einsum("ij,ij->j", inputs, by_input, dtype=np.float64)
 
     def _constants(self, out: Matrix) -> tuple[Any, ...]:
@@ -293,37 +303,50 @@ class FourierMap(KernelMap):
         rows = self._rows_to_map(X)
         home = device_of(rows)
         device = home if home.is_gpu else choose_device(self.device, "FourierMap")
-        slopes_of = self._slopes(dL_dPhi, rows)
-        basis = self.basis_
-        projection = basis.projection(self._spread(sigma), rows.dtype)
+        told = self._slopes(dL_dPhi, rows)
 
-        def pull_back(band: slice) -> Vector:
-            shape = (band.stop - band.start, self.n_components)
-            inputs = basis.inputs(rows[band])
-            slopes = scratch("Fourier slopes", shape, rows.dtype)
-            phi = scratch("Fourier features", shape, rows.dtype)
-            basis.features_and_slopes(inputs, projection, phi, slopes)
-            slopes *= slopes_of(band, phi)
-            return basis.pull_back(inputs, slopes)
+        def told_here(band: slice, phi: Matrix) -> Matrix:
+            return device.put(told(band, to_host(phi)))
 
+        return self.gradient_on(device, rows, told if home == device else told_here, sigma)
+
+    def gradient_on(
+        self, device: Device, rows: Matrix, slopes_of: Slopes, sigma: npt.ArrayLike | None = None
+    ) -> Vector:
+        """Do as `gradient`, with rows that are known to be sound, on a device: for solvers.
+
+        Parameters
+        ----------
+        device : visionkl.backend.dispatch.Device
+        rows : ndarray of float, shape (n_samples, n_features)
+            There, or in ordinary memory.
+        slopes_of : callable
+            Takes and returns arrays on the device.
+        sigma : float or array_like of float, shape (n_groups,), optional
+        """
         by_feature: Vector = np.zeros(rows.shape[1])
+        with device.use():
+            with enough_memory("the frequencies"):
+                basis = self.basis_.put(device)
+                projection = basis.projection(self._spread(sigma), rows.dtype)
 
-        def pull_back_there(band: slice) -> None:
-            inputs = basis.inputs(device.put(rows[band]))
-            phi, slopes = (
-                device.namespace.empty((len(inputs), self.n_components), rows.dtype) for _ in range(2)
-            )
-            basis.features_and_slopes(inputs, device.put(projection), phi, slopes)
-            slopes *= device.put(slopes_of(band, phi if home.is_gpu else to_host(phi)))
-            by_feature.__iadd__(basis.pull_back(inputs, slopes))
+            def pull_back(band: slice) -> Vector:
+                shape = (band.stop - band.start, self.n_components)
+                inputs = basis.inputs(device.put(rows[band]))
+                slopes = device.room("Fourier slopes", shape, rows.dtype)
+                phi = device.room("Fourier features", shape, rows.dtype)
+                basis.features_and_slopes(inputs, projection, phi, slopes)
+                slopes *= slopes_of(band, phi)
+                return basis.pull_back(inputs, slopes)
 
-        if device.is_gpu:
-            with device.use():
-                in_blocks(pull_back_there, len(rows), max(NUMBERS_ON_A_GPU // self.n_components, 1))
-        else:
-            by_feature += np.sum(
-                run_tasks(pull_back, bands(len(rows), self.n_components), self.n_jobs), axis=0
-            )
+            def add(band: slice) -> None:
+                by_feature.__iadd__(to_host(pull_back(band)))
+
+            if device.is_gpu:
+                in_blocks(add, len(rows), max(NUMBERS_ON_A_GPU // self.n_components, 1))
+            else:
+                tasks = bands(len(rows), self.n_components)
+                by_feature += np.sum(run_tasks(pull_back, tasks, self.n_jobs), axis=0)
         return np.bincount(self.groups_, by_feature, len(self.sigma_)).astype(np.float64)
 
     def _check_parameters(self) -> None:

@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from visionkl.backend.dispatch import Device, device_of, rows_anywhere, to_host
 from visionkl.core.errors import DataError
-from visionkl.core.validation import check_rows, parameter_error
+from visionkl.core.validation import parameter_error
 
 Matrix = npt.NDArray[Any]
 Vector = npt.NDArray[np.float64]
@@ -24,7 +25,17 @@ Columns = slice | npt.NDArray[np.intp]
 
 def is_list_of_channels(X: Any) -> bool:
     """Whether X is a list or tuple of matrices."""
-    return isinstance(X, list | tuple) and len(X) > 0 and all(np.ndim(part) == 2 for part in X)
+    return isinstance(X, list | tuple) and len(X) > 0 and all(len(_shape(part)) == 2 for part in X)
+
+
+def _shape(part: Any) -> tuple[int, ...]:
+    """Shape of an array, wherever it lies, or of nested lists."""
+    return part.shape if hasattr(part, "shape") else np.shape(part)
+
+
+def home_of(X: Any) -> Device:
+    """Find the device that a matrix, or a list of one for each channel, lies on."""
+    return device_of(*X) if is_list_of_channels(X) else device_of(X)
 
 
 def read_channels(owner: str, X: Any, channels: Any) -> tuple[list[Matrix], int]:
@@ -35,27 +46,30 @@ def read_channels(owner: str, X: Any, channels: Any) -> tuple[list[Matrix], int]
     owner : str
         Who complains.
     X : array_like of float, shape (n_samples, n_features), or list of such
-        A list has one matrix for each channel.
+        A list has one matrix for each channel. What lies on a GPU stays there.
     channels : None, or sequence
         Lengths of neighbouring blocks of columns, or the columns of each channel as slices or lists.
     """
     if not is_list_of_channels(X):
-        rows = check_rows(owner, X)
+        rows = rows_anywhere(owner, X)
         chosen = chosen_columns(owner, channels, rows.shape[1])
-        return [rows[:, columns] for columns in chosen], rows.shape[1]
+        device = device_of(rows)
+        with device.use():
+            places = [some if isinstance(some, slice) else device.put(some) for some in chosen]
+            return [rows[:, columns] for columns in places], rows.shape[1]
     lengths = [len(part) for part in X]
     if len(set(lengths)) > 1:
         raise DataError(
             f"{owner}: all channels must have the same number of rows, one for each sample; "
             f"they have {', '.join(map(str, lengths))}."
         )
-    widths = [np.shape(part)[1] for part in X]
+    widths = [_shape(part)[1] for part in X]
     if channels is not None and list(channels) != widths:
         accepted = f"None, or the widths {widths}, since X is a list of arrays, which are the channels"
         raise parameter_error(owner, "channels", accepted, channels)
     single = all(getattr(part, "dtype", None) == np.float32 for part in X)
     kind = np.float32 if single else np.float64
-    return [check_rows(f"{owner}, channel {k}", part, kind) for k, part in enumerate(X)], sum(widths)
+    return [rows_anywhere(f"{owner}, channel {k}", part, kind) for k, part in enumerate(X)], sum(widths)
 
 
 def chosen_columns(owner: str, channels: Any, n_features: int) -> list[Columns]:
@@ -121,7 +135,7 @@ class ChannelEstimator(BaseEstimator):
             self.n_features_in_ = n_features
         else:
             validate_data(self, X, skip_check_array=True)
-        y = np.asarray(y)
+        y = np.asarray(to_host(y))
         if y.ndim == 0 or len(y) != len(parts[0]):
             raise DataError(
                 f"{owner}: y must have one entry for each sample; found input variables with inconsistent "
@@ -135,13 +149,13 @@ class ChannelEstimator(BaseEstimator):
         check_is_fitted(self)
         owner = type(self).__name__
         if is_list_of_channels(X):
-            given = [np.shape(part)[1] for part in X]
+            given = [_shape(part)[1] for part in X]
             if given != self._widths:
                 raise DataError(
                     f"{owner} was trained on channels of the widths {self._widths}; these have {given}."
                 )
             return read_channels(owner, X, None)[0]
-        rows = check_rows(owner, X)
+        rows = rows_anywhere(owner, X)
         if rows.shape[1] != self.n_features_in_:
             raise DataError(
                 f"X has {rows.shape[1]} features, but {owner} is expecting {self.n_features_in_} features "

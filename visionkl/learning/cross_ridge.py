@@ -47,7 +47,7 @@ class CrossValidation:
     def criterion(self, sigma: Vector, strength: float) -> Slopes:
         """Evaluate the criterion for the σ of each feature, and λ."""
         ridge = self.ridge
-        projection = ridge.basis.projection(sigma, self.parts[0].inputs.dtype)
+        projection = ridge.projection(sigma, self.parts[0].inputs.dtype)
         room = ridge.room_for_phases(sum(len(part.inputs) for part in self.parts), projection)
         starts = np.cumsum([0, *(len(part.inputs) for part in self.parts)])
         phases = [room[first:last] for first, last in pairwise(starts)]
@@ -74,7 +74,7 @@ class CrossValidation:
 
     def best_strength(self, sigma: Vector, strengths: Sequence[float]) -> float:
         """Return the λ with the least criterion; the data are mapped once for all."""
-        projection = self.ridge.basis.projection(sigma, self.parts[0].inputs.dtype)
+        projection = self.ridge.projection(sigma, self.parts[0].inputs.dtype)
         sums = self._sums(projection, None)
 
         def value(strength: float) -> float:

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
+from visionkl.backend.dispatch import device_for
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_number
 from visionkl.kernels.base import Kernel, Matrix
@@ -133,6 +134,7 @@ class _ExactKernel(WidthLearner):
         self.dual_coef_ = alpha[:, 0] if self._flat else alpha
 
     def _predict_centred(self, rows: Matrix) -> Matrix:
+        device_for(self, rows)  # or complain
         alpha = self.dual_coef_.reshape(len(self.X_fit_), -1)
         out = np.empty((len(rows), alpha.shape[1]))
         for band in _bands(len(rows), len(alpha)):

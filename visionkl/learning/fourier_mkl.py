@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from visionkl.backend.dispatch import choose_device, device_for
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_choice, check_number, parameter_error
 from visionkl.kernels.base import check_above
@@ -51,6 +52,7 @@ class FourierMKL(ChannelEstimator):
     max_iter: int
     random_state: Any
     n_jobs: int | None
+    device: str
 
     _losses: tuple[str, ...]
 
@@ -60,7 +62,7 @@ class FourierMKL(ChannelEstimator):
         Parameters
         ----------
         X : array_like of float, shape (n_samples, n_features), or list of such
-            A list of matrices has one for each channel, with a row for each sample.
+            A list of matrices has one for each channel, with a row for each sample. They may lie on a GPU.
         y : array_like, shape (n_samples,)
             For the regressor also `(n_samples, n_outputs)`.
 
@@ -103,6 +105,7 @@ class FourierMKL(ChannelEstimator):
         """Fit this estimator and copies of it that differ in λ."""
         self._check_parameters()
         parts, y = self._read_training(X, y)
+        device = device_for(self, *parts)
         targets = self._targets(y)
         maps = self._fit_maps(parts)
         features = ChannelFeatures(
@@ -111,6 +114,7 @@ class FourierMKL(ChannelEstimator):
             keep=0 if self.loss == "squared" else _BYTES_OF_FEATURES,
             intercept=self.fit_intercept,
             n_jobs=self.n_jobs,
+            device=device,
         )
         penalty = PENALTIES[self.penalty](features.groups)
         goal = Objective(self._make_loss(targets), penalty, self.tol, self.max_iter, targets.shape[1])
@@ -205,6 +209,7 @@ class FourierMKL(ChannelEstimator):
         check_number(owner, "max_iter", self.max_iter, low=1, integer=True)
         if self.n_jobs is not None:
             check_number(owner, "n_jobs", self.n_jobs, low=1, integer=True)
+        choose_device(self.device, owner)
 
     def _fit_maps(self, parts: Sequence[Matrix]) -> list[FourierMap]:
         """Draw the frequencies of each channel."""
@@ -231,11 +236,16 @@ class FourierMKL(ChannelEstimator):
         return maps
 
     def _scores(self, X: Any) -> Matrix:
-        """Scores `(n_samples, n_outputs)` of new samples, in the precision of the data."""
+        """Scores `(n_samples, n_outputs)` of new samples, in the precision of the data, as a NumPy array."""
         parts = self._read_new(X)
         for number, (part, fourier) in enumerate(zip(parts, self.maps_, strict=True)):
             if fourier.kernel != "gaussian":
                 check_above(f"{type(self).__name__}, channel {number}", part, -fourier.c)
-        sigma = np.concatenate(self.sigma_)
-        features = ChannelFeatures(parts, self.maps_, sigma=sigma, n_jobs=self.n_jobs)
+        features = ChannelFeatures(
+            parts,
+            self.maps_,
+            sigma=np.concatenate(self.sigma_),
+            n_jobs=self.n_jobs,
+            device=device_for(self, *parts),
+        )
         return (features.scores(self.coef_.T) + self.intercept_).astype(features.dtype)

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from scipy import linalg, optimize
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from visionkl.backend.dispatch import device_for
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError
 from visionkl.core.validation import check_number, parameter_error
@@ -151,6 +152,7 @@ class GMKL(ChannelEstimator):
         if self.max_memory is not None:
             check_number(owner, "max_memory", self.max_memory, low=1, integer=True)
         parts, y = self._read_training(X, y)
+        device_for(self, *parts)  # or complain
         targets = self._targets(y)
         if self._given(X):
             shapes = [part.shape for part in parts]
@@ -193,6 +195,7 @@ class GMKL(ChannelEstimator):
     def _scores(self, X: Any) -> Matrix:
         """Scores `(n_samples, n_outputs)` of new samples."""
         parts = self._read_new(X)
+        device_for(self, *parts)  # or complain
         scores = np.zeros((len(parts[0]), len(self.dual_coef_)))
         weights = np.atleast_2d(self.kernel_weights_)
         for j, part in enumerate(parts):

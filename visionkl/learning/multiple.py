@@ -65,7 +65,7 @@ from sklearn.utils.metaestimators import available_if
 
 from visionkl.core.errors import UsageError
 from visionkl.core.validation import check_choice, check_number, parameter_error
-from visionkl.learning.channels import best_classes, class_signs, numeric_targets
+from visionkl.learning.channels import best_classes, class_signs, home_of, numeric_targets
 from visionkl.learning.fourier_mkl import FourierMKL
 from visionkl.solvers.scalar import GammaLogistic, Logistic, Signed, SmoothLoss, Squared, SquaredHinge
 
@@ -119,6 +119,10 @@ class FourierMKLClassifier(ClassifierMixin, FourierMKL):
         Seed of the frequencies.
     n_jobs : int, optional
         Threads; all usable cores by default. The result does not depend on it.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where features are made and multiplied, and samples
+        scored. Solvers, which work on sums over the samples, are the CPU's. Samples that lie on a GPU are
+        gone over there anyway.
 
     Attributes
     ----------
@@ -173,6 +177,7 @@ class FourierMKLClassifier(ClassifierMixin, FourierMKL):
         max_iter: int = 5000,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.channels = channels
         self.loss = loss
@@ -194,6 +199,7 @@ class FourierMKLClassifier(ClassifierMixin, FourierMKL):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def decision_function(self, X: Any) -> Matrix:
         """Return scores: `(n_samples,)` for two classes, `(n_samples, n_classes)` for more.
@@ -201,13 +207,13 @@ class FourierMKLClassifier(ClassifierMixin, FourierMKL):
         Parameters
         ----------
         X : array_like of float, or list of such
-            As in `fit`.
+            As in `fit`. If it lies on a GPU, the scores do, too.
         """
-        scores = self._scores(X)
+        scores = home_of(X).put(self._scores(X))
         return scores[:, 0] if self._single else scores
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class with the highest score for each sample.
+        """Return the class with the highest score for each sample, as a NumPy array.
 
         Parameters
         ----------
@@ -256,7 +262,7 @@ class FourierMKLRegressor(RegressorMixin, FourierMKL):
         As in `FourierMKLClassifier`.
     learn_sigma, per_feature, sigma_penalty, sigma_regularisation, sigma_iter
         As in `FourierMKLClassifier`.
-    fit_intercept, tol, max_iter, random_state, n_jobs
+    fit_intercept, tol, max_iter, random_state, n_jobs, device
         As in `FourierMKLClassifier`.
 
     Attributes
@@ -301,6 +307,7 @@ class FourierMKLRegressor(RegressorMixin, FourierMKL):
         max_iter: int = 5000,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.channels = channels
         self.loss = loss
@@ -324,6 +331,7 @@ class FourierMKLRegressor(RegressorMixin, FourierMKL):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     def predict(self, X: Any) -> Matrix:
         """Return the values, `(n_samples,)` or `(n_samples, n_outputs)` as y was.
@@ -331,9 +339,9 @@ class FourierMKLRegressor(RegressorMixin, FourierMKL):
         Parameters
         ----------
         X : array_like of float, or list of such
-            As in `fit`.
+            As in `fit`. If it lies on a GPU, the values do, too.
         """
-        scores = self._scores(X)
+        scores = home_of(X).put(self._scores(X))
         return scores[:, 0] if self._flat else scores
 
     def _check_parameters(self) -> None:

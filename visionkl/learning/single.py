@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from visionkl.backend.dispatch import Device, device_for
 from visionkl.core.validation import check_number
 from visionkl.kernels.base import Kernel, Matrix, check_above
 from visionkl.kernels.exact import Gaussian, SkewedChi2
@@ -84,6 +85,7 @@ class _FourierKernel(WidthLearner):
         block_rows: int = 2048,
         random_state: Any = 0,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.kernel = kernel
         self.n_components = n_components
@@ -105,6 +107,7 @@ class _FourierKernel(WidthLearner):
         self.block_rows = block_rows
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.device = device
 
     @property
     def kernel_(self) -> Kernel:
@@ -151,32 +154,37 @@ class _FourierKernel(WidthLearner):
         # Few waves need a stronger ridge than the exact kernel.
         strengths = [strength * 10**power for power in _STRONGER]
         if in_turn:
-            return CrossValidation(self._ridge(), parts).best_strength(sigma, strengths)
+            return CrossValidation(self._ridge(parts[0].device), parts).best_strength(sigma, strengths)
         train, held_out = parts
-        return self._ridge().best_strength(train, held_out, sigma, strengths)
+        return self._ridge(train.device).best_strength(train, held_out, sigma, strengths)
 
     def _criterion(self, parts: Sequence[Part], in_turn: bool) -> Criterion:
+        ridge = self._ridge(parts[0].device)
         if in_turn:
-            return CrossValidation(self._ridge(), parts).criterion
-        return partial(self._ridge().criterion, parts[0], parts[1] if len(parts) > 1 else None)
+            return CrossValidation(ridge, parts).criterion
+        return partial(ridge.criterion, parts[0], parts[1] if len(parts) > 1 else None)
 
     def _fit_weights(self, rows: Matrix, parts: Sequence[Part]) -> None:
         sigma = float(self.sigma_[0]) if self.learn == "all" else self.sigma_
         self.map_.set_params(sigma=sigma).fit(rows[:1])
-        ridge = self._ridge()
-        projection = ridge.basis.projection(self._sigma_of_features(), rows.dtype)
+        ridge = self._ridge(parts[0].device)
+        projection = ridge.projection(self._sigma_of_features(), rows.dtype)
         beta = ridge.solve(parts, projection, self.regularisation_)[1]
         self.coef_ = np.ascontiguousarray(beta[:, 0] if self._flat else beta.T, dtype=rows.dtype)
 
     def _predict_centred(self, rows: Matrix) -> Matrix:
-        weights = np.atleast_2d(self.coef_).T
-        return self._ridge().predict(self._inputs(rows), self._sigma_of_features(), weights)
+        device, weights = device_for(self, rows), np.atleast_2d(self.coef_).T
+        with device.use():
+            inputs = self._inputs(rows)
+        return self._ridge(device).predict(inputs, self._sigma_of_features(), weights)
 
     def _sigma_of_features(self) -> Vector:
         return self.map_.sigma_[self.map_.groups_]
 
-    def _ridge(self) -> FourierRidge:
-        return FourierRidge(type(self).__name__, self.map_.basis_, self.block_rows, self.n_jobs, self._judge)
+    def _ridge(self, device: Device) -> FourierRidge:
+        return FourierRidge(
+            type(self).__name__, self.map_.basis_, self.block_rows, self.n_jobs, self._judge, device
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -230,6 +238,10 @@ class FourierKernelRegressor(Values, _FourierKernel):
         Seed of the frequencies and of the held-out samples.
     n_jobs : int, optional
         Threads; all usable cores by default. The result does not depend on it.
+    device : str
+        "cpu", "cuda", "cuda:1" and so on, or "auto": where rows are mapped, summed up and predicted, and the
+        slopes by σ made. The start, the solving of equations and the steps of the search are the CPU's. Rows
+        that lie on a GPU are gone over there anyway.
 
     Attributes
     ----------
@@ -270,7 +282,7 @@ class FourierKernelClassifier(Classes, _FourierKernel):
     ----------
     kernel, n_components, sigma, learn, blocks, criterion, validation_fraction, n_folds, regularisation, \
     penalty, penalty_norm, c, frequencies, max_iter, tol, callback, warm_start, block_rows, random_state, \
-    n_jobs
+    n_jobs, device
         As in `FourierKernelRegressor`. Of each class with two samples or more, some are held out, and never
         all.
 

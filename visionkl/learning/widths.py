@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from visionkl.backend.dispatch import Device, device_for, device_of, to_host, validated_rows
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.rng import seed_of, stream
 from visionkl.core.validation import check_choice, check_number, parameter_error
@@ -75,6 +76,7 @@ class WidthLearner(BaseEstimator):
         -------
         self
         """
+        device = device_for(self, X)
         seed = self._check_parameters(validation is not None)
         rows, wanted, strata = self._read(X, y, validation)
         n_given = len(rows) if validation is None else len(validation[1])
@@ -89,10 +91,10 @@ class WidthLearner(BaseEstimator):
         learned = np.sort(np.concatenate(chosen)) if in_turn else chosen[0]
         sigma, groups, strength = self._start(rows[learned], wanted[learned], seed)
         self._prepare(rows, seed)
-        inputs = [self._inputs(rows[part]) for part in chosen]
+        inputs = [device.hold(self._inputs(rows[part])) for part in chosen]
         outputs = [wanted[part] for part in chosen]
         mean = wanted[learned].mean(axis=0, dtype=np.float64)
-        parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
+        parts = [_centred(*pair, mean, device) for pair in zip(inputs, outputs, strict=True)]
         auto = self.regularisation == "auto"
         search = Search(
             float(self.penalty),
@@ -108,7 +110,7 @@ class WidthLearner(BaseEstimator):
             strength = self._best_strength(parts, in_turn, sigma[groups], strength)
         found = search.run(self._criterion(parts, in_turn), sigma, groups, strength)
         mean = wanted.mean(axis=0, dtype=np.float64)
-        parts = [_centred(*pair, mean) for pair in zip(inputs, outputs, strict=True)]
+        parts = [_centred(*pair, mean, device) for pair in zip(inputs, outputs, strict=True)]
         self.sigma_, self.regularisation_ = found.sigma, found.strength
         self.criterion_path_, self.n_iter_ = found.path, found.n_iter
         self.intercept_ = mean
@@ -129,7 +131,7 @@ class WidthLearner(BaseEstimator):
         """Make what stays the same for all σ."""
 
     def _inputs(self, rows: Matrix) -> Matrix:
-        """Return what the kernel sees of rows."""
+        """Return what the kernel sees of rows, where they lie."""
         return rows
 
     def _best_strength(self, parts: Sequence[Part], in_turn: bool, sigma: Vector, strength: float) -> float:
@@ -174,7 +176,9 @@ class WidthLearner(BaseEstimator):
     def _read(self, X: Any, y: Any, validation: Any) -> tuple[Matrix, Matrix, npt.NDArray[np.intp]]:
         """Return rows, targets, and the stratum of each row; those of validation come last."""
         options = {"multi_output": self._numeric_targets, "y_numeric": self._numeric_targets}
-        rows, labels = validate_data(self, X, y, ensure_min_samples=2, **options, **_ACCEPTED)
+        rows, labels = validate_data(
+            self, to_host(X), to_host(y), ensure_min_samples=2, **options, **_ACCEPTED
+        )
         if validation is not None:
             try:
                 X_held, y_held = validation
@@ -182,7 +186,9 @@ class WidthLearner(BaseEstimator):
                 raise parameter_error(
                     f"{type(self).__name__}.fit", "validation", "a pair of X and y", type(validation).__name__
                 ) from None
-            more, others = validate_data(self, X_held, y_held, reset=False, **options, **_ACCEPTED)
+            more, others = validate_data(
+                self, to_host(X_held), to_host(y_held), reset=False, **options, **_ACCEPTED
+            )
             if others.shape[1:] != labels.shape[1:]:
                 raise DataError(
                     f"{type(self).__name__}: y has the shape {labels.shape}, but that of 'validation' has "
@@ -257,9 +263,9 @@ class WidthLearner(BaseEstimator):
         )
 
     def _outputs(self, X: npt.ArrayLike) -> Matrix:
-        """Return the predictions, shape (n_samples, n_outputs)."""
+        """Return the predictions, shape (n_samples, n_outputs), as a NumPy array."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, **_ACCEPTED)
+        rows = validated_rows(self, X, **_ACCEPTED)
         self._check_rows(rows)
         return (self._predict_centred(rows) + self.intercept_).astype(rows.dtype, copy=False)
 
@@ -276,8 +282,9 @@ class Values(RegressorMixin):
         Parameters
         ----------
         X : array_like of float, shape (n_samples, n_features)
+            If it lies on a GPU, the values do, too.
         """
-        values = self._outputs(X)
+        values = device_of(X).put(self._outputs(X))
         return values[:, 0] if self._flat else values
 
     def _targets(self, y: npt.NDArray[Any]) -> tuple[Matrix, npt.NDArray[np.intp]]:
@@ -303,12 +310,13 @@ class Classes(ClassifierMixin):
         Parameters
         ----------
         X : array_like of float, shape (n_samples, n_features)
+            If it lies on a GPU, the scores do, too.
         """
-        scores = self._outputs(X)
+        scores = device_of(X).put(self._outputs(X))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the class with the highest score for each sample.
+        """Return the class with the highest score for each sample, as a NumPy array.
 
         Parameters
         ----------
@@ -330,7 +338,8 @@ def _folds(strata: npt.NDArray[np.intp], n_folds: int, seed: int) -> list[npt.ND
     return [np.sort(ordered[first::n_folds]) for first in range(n_folds)]
 
 
-def _centred(inputs: Matrix, targets: Matrix, mean: Matrix) -> Part:
+def _centred(inputs: Matrix, targets: Matrix, mean: Matrix, device: Device) -> Part:
     """Take the mean off in float64, whatever the precision of what comes out."""
     centred = np.empty(targets.shape, inputs.dtype)
-    return Part(inputs, np.subtract(targets, mean, out=centred, casting="same_kind"))
+    np.subtract(targets, mean, out=centred, casting="same_kind")
+    return Part(inputs, device.hold(centred), device)

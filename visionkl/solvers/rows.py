@@ -26,7 +26,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from visionkl.backend.dispatch import CPU, Device, device_of, to_host
-from visionkl.backend.gpu.device import free_memory, in_blocks, is_out_of_memory
+from visionkl.backend.gpu.device import in_blocks
 from visionkl.backend.threads import run_tasks
 from visionkl.core.errors import DataError, UsageError
 from visionkl.core.validation import check_number
@@ -313,14 +313,10 @@ def as_rows(X: Any, *, n_jobs: int | None = None, device: Device = CPU) -> Rows:
 
 def turn_there(codes: Any, device: Device) -> Any:
     """Copy codes `(n, n_blocks)` into `(n_blocks, n)` on a GPU; None where its memory is too small."""
+    turned = device.reserve(codes.shape[::-1], codes.dtype)
+    if turned is None:
+        return None
     with device.use():
-        try:
-            turned = device.namespace.empty(codes.shape[::-1], codes.dtype)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            free_memory()
-            return None
 
         def turn(band: slice) -> None:
             turned[:, band] = device.put(codes[band]).T

@@ -24,6 +24,8 @@ from visionkl.kernels.exact import Chi2, ExpChi2, Gaussian, JensenShannon, Linea
 from visionkl.kernels.fourier import FourierMap
 from visionkl.kernels.homogeneous import HomogeneousMap
 from visionkl.learning.binary import MBKLClassifier
+from visionkl.learning.multiple import FourierMKLClassifier
+from visionkl.learning.single import FourierKernelClassifier
 from visionkl.learning.svm import BundleSVC
 
 WAYS = [("plain", "random"), pytest.param(("cuda", "device"), marks=pytest.mark.gpu)]
@@ -153,6 +155,24 @@ def test_machines(put):
     check(here.decision_function(put(X)), here.decision_function(X))
     binary = MBKLClassifier(64).fit(X, Y)
     check(binary.decision_function(put(X)), binary.decision_function(X))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        FourierKernelClassifier(n_components=10, max_iter=1),
+        FourierKernelClassifier("skewed_chi2", n_components=10, max_iter=1, n_folds=1),
+        FourierMKLClassifier([[0, 2], [1, 3]], n_components=10, share=0.1, tol=1e-6, learn_sigma=True),
+        FourierMKLClassifier([1, 3], n_components=10, share=0.1, tol=1e-6, loss="logistic"),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_fourier_learners(put, made):
+    made.set_params(device="cpu")
+    expected = made.fit(X, Y).decision_function(X)
+    check(made.decision_function(put(X)), expected)
+    check(made.set_params(device="cuda:1").fit(X, Y).decision_function(X), expected, 1e-2)
+    check(made.fit(put(X), put(Y)).decision_function(put(X)), expected, 1e-2)
 
 
 def test_arrays_of_two_devices_do_not_mix(put, gpu):
