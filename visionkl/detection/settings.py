@@ -30,7 +30,7 @@ class TrainingSettings:
         Codes a cell: 1, 2 or 4 bytes with up to 256 codewords; 0 trains on plain numbers, which takes many
         times the memory and the time.
     n_codewords : int
-        Codewords a block.
+        Codewords a block: up to 256 a code takes one byte, beyond that two.
     cost : float
         The price of an error of size 1 on a negative sample (C of the support vector machine).
     positive_weight : float
