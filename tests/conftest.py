@@ -35,15 +35,22 @@ def _is_numerical(item: Any) -> bool:
 
 
 @pytest.fixture(scope="session")
-def kernels_on_host(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Any:
-    """All CUDA kernels, compiled for the CPU."""
+def build_folder(request: pytest.FixtureRequest) -> Path:
+    """Where CUDA kernels that were compiled for the CPU are kept; where they cannot be, the test is skipped."""
     from tests.backend.gpu import host_build
 
     missing = host_build.missing_compiler()
     if missing:
         pytest.skip(missing)
-    folder = Path(request.config.cache.mkdir("gpu-host"))
-    return host_build.machine_of_all_kernels("plain", folder, tmp_path_factory.mktemp("machine"))
+    return Path(request.config.cache.mkdir("gpu-host"))
+
+
+@pytest.fixture(scope="session")
+def kernels_on_host(build_folder: Path, tmp_path_factory: Any) -> Any:
+    """All CUDA kernels, compiled for the CPU."""
+    from tests.backend.gpu import host_build
+
+    return host_build.machine_of_all_kernels("plain", build_folder, tmp_path_factory.mktemp("machine"))
 
 
 @pytest.fixture(autouse=True)

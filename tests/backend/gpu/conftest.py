@@ -24,14 +24,6 @@ WAYS: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="session")
-def build_folder(request: pytest.FixtureRequest) -> Path:
-    missing = host_build.missing_compiler()
-    if missing:
-        pytest.skip(missing)
-    return Path(request.config.cache.mkdir("gpu-host"))
-
-
 @pytest.fixture(scope="session", params=WAYS, ids="-".join)
 def machine(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Any]:
     """All kernels, compiled for the CPU in one of some ways, and an order of threads; None is a real GPU."""
