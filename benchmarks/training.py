@@ -52,10 +52,13 @@ from visionkl.core.types import Detections  # noqa: E402
 from visionkl.datasets.base import check_classes  # noqa: E402
 from visionkl.datasets.sample import make_sample_set  # noqa: E402
 from visionkl.datasets.voc import VOC  # noqa: E402
+from visionkl.detection.settings import TrainingSettings  # noqa: E402
 from visionkl.evaluation.voc import evaluate_detections  # noqa: E402
 
 #: One component without parts, which is what dlib trains, and the overlap of our recipe for rigid detectors.
 RIGID = {"n_components": 1, "n_parts": 0, "min_overlap": 0.6}
+#: The recipe itself: three views.
+RIGID_VIEWS = {**RIGID, "n_components": 3}
 #: dlib's default C, and a higher one: neither suits all data.
 DLIB_COSTS = (5, 100)
 #: dlib's score down to which its detections are scored: the whole curve.
@@ -218,18 +221,19 @@ def ffld2_tasks(folder: Path) -> Iterator[Task]:
 
 
 def table_tasks(data: Data) -> Iterator[Task]:
-    """Train the detector of a category with all kinds of codes, and without."""
-    where = data.split(data.train).name
-    for n_blocks, n_codewords in CODINGS:
-        coding = {"n_blocks": n_blocks, "n_codewords": n_codewords} if n_blocks else {"n_blocks": 0}
-        bytes_a_cell = n_blocks * (1 if n_codewords <= 256 else 2) if n_blocks else 32 * 4
+    """Train the detector of a category without parts, then with parts, on all kinds of codes and on none."""
+    where = f"{data.split(data.train).name}, {data.label}"
+    usual = TrainingSettings()
+    rows = [(usual.n_blocks, usual.n_codewords, RIGID_VIEWS), *((*coding, {}) for coding in CODINGS)]
+    for n_blocks, n_codewords, more in rows:
         title = f"M = {n_blocks}, D = {n_codewords}" if n_blocks else "dense"
+        bytes_a_cell = n_blocks * (1 if n_codewords <= 256 else 2) if n_blocks else 32 * 4
+        settings = {"n_blocks": n_blocks, **({"n_codewords": n_codewords} if n_blocks else {}), **more}
+        memory = None if n_blocks else MEMORY_FOR_PLAIN_CELLS
         yield Task(
-            f"{where}, {data.label}, {title}",
-            {"data": f"{where}, {data.label}", "coding": title, "bytes_a_cell": bytes_a_cell},
-            lambda coding=coding: train_ours(
-                data, coding, None if coding["n_blocks"] else MEMORY_FOR_PLAIN_CELLS
-            ),
+            f"{where}, {title}" + (", rigid" if more else ""),
+            {"data": where, "coding": title, "parts": "no" if more else "yes", "bytes_a_cell": bytes_a_cell},
+            lambda settings=settings, memory=memory: train_ours(data, settings, memory),
         )
 
 
@@ -325,6 +329,7 @@ FFLD2_COLUMNS: Columns = {
 TABLE_COLUMNS: Columns = {
     "data": _text("data"),
     "coding": _text("coding"),
+    "parts": lambda row: row.get("parts", "yes"),
     "bytes a cell": _text("bytes_a_cell"),
     "AP 07": _ap("ap_07"),
     "AP 10": _ap("ap_10"),

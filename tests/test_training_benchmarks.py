@@ -290,17 +290,19 @@ def test_the_table_goes_on_where_it_was(modules, stand_in, sample, tmp_path, cap
     monkeypatch.setattr(modules.children, "watch", fail_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         modules.training.main(command)
-    assert [row["coding"] for row in rows_of(out)] == ["M = 4, D = 256", "dense"]
+    assert [row["coding"] for row in rows_of(out)] == ["M = 2, D = 256", "M = 4, D = 256"]
     assert modules.training.main(command) == 0
     rows = rows_of(out)
-    assert [row["bytes_a_cell"] for row in rows] == [4, 128, 2, 1, 8, 4, 2]
-    assert [request["settings"] for _, request in stand_in][1:3] == [
+    assert [row["bytes_a_cell"] for row in rows] == [2, 4, 128, 2, 1, 8, 4, 2]
+    assert [row["parts"] for row in rows] == ["no"] + ["yes"] * 7
+    assert [request["settings"] for _, request in stand_in][:3] == [
+        {"n_blocks": 2, "n_codewords": 256, "n_components": 3, "n_parts": 0, "min_overlap": 0.6},
+        {"n_blocks": 4, "n_codewords": 256},
         {"n_blocks": 0},
-        {"n_blocks": 2, "n_codewords": 256},
     ]
     given = [request["max_memory"] for _, request in stand_in]
     assert [memory is not None for memory in given] == [row["coding"] == "dense" for row in rows]
-    assert len(stand_in) == 7  # none was measured twice
+    assert len(stand_in) == 8  # none was measured twice
     assert "is there already" in capsys.readouterr().err
 
 
