@@ -1,6 +1,7 @@
 """Training, measured: minutes a row, so it has a command of its own.
 
     python benchmarks/training.py dlib      our rigid detector against dlib's: time, memory, AP
+    python benchmarks/training.py rigid     a rigid detector of three views: time, memory, AP
     python benchmarks/training.py ffld2     a part model on 240 pictures of persons, beside a quoted figure
     python benchmarks/training.py table     codes a cell and codewords: AP, size, time (hours on photographs)
 
@@ -57,7 +58,7 @@ from visionkl.evaluation.voc import evaluate_detections  # noqa: E402
 
 #: One component without parts, which is what dlib trains, and the overlap of our recipe for rigid detectors.
 RIGID = {"n_components": 1, "n_parts": 0, "min_overlap": 0.6}
-#: The recipe itself: three views.
+#: The recipe itself.
 RIGID_VIEWS = {**RIGID, "n_components": 3}
 #: dlib's default C, and a higher one: neither suits all data.
 DLIB_COSTS = (5, 100)
@@ -220,21 +221,28 @@ def ffld2_tasks(folder: Path) -> Iterator[Task]:
     yield Task(f"visionkl, {data.label}", facts, lambda: train_ours(data, PART_MODEL))
 
 
-def table_tasks(data: Data) -> Iterator[Task]:
-    """Train the detector of a category without parts, then with parts, on all kinds of codes and on none."""
-    where = f"{data.split(data.train).name}, {data.label}"
+def rigid_tasks(data: Data) -> Iterator[Task]:
+    """Train a detector of a category without parts, on the usual codes."""
     usual = TrainingSettings()
-    rows = [(usual.n_blocks, usual.n_codewords, RIGID_VIEWS), *((*coding, {}) for coding in CODINGS)]
-    for n_blocks, n_codewords, more in rows:
-        title = f"M = {n_blocks}, D = {n_codewords}" if n_blocks else "dense"
-        bytes_a_cell = n_blocks * (1 if n_codewords <= 256 else 2) if n_blocks else 32 * 4
-        settings = {"n_blocks": n_blocks, **({"n_codewords": n_codewords} if n_blocks else {}), **more}
-        memory = None if n_blocks else MEMORY_FOR_PLAIN_CELLS
-        yield Task(
-            f"{where}, {title}" + (", rigid" if more else ""),
-            {"data": where, "coding": title, "parts": "no" if more else "yes", "bytes_a_cell": bytes_a_cell},
-            lambda settings=settings, memory=memory: train_ours(data, settings, memory),
-        )
+    yield _table_task(data, usual.n_blocks, usual.n_codewords, RIGID_VIEWS)
+
+
+def table_tasks(data: Data) -> Iterator[Task]:
+    """Train the detector of a category with all kinds of codes, and without."""
+    for n_blocks, n_codewords in CODINGS:
+        yield _table_task(data, n_blocks, n_codewords, {})
+
+
+def _table_task(data: Data, n_blocks: int, n_codewords: int, more: dict[str, Any]) -> Task:
+    where = f"{data.split(data.train).name}, {data.label}"
+    coding = {"n_blocks": n_blocks, "n_codewords": n_codewords} if n_blocks else {"n_blocks": 0}
+    bytes_a_cell = n_blocks * (1 if n_codewords <= 256 else 2) if n_blocks else 32 * 4
+    title = f"M = {n_blocks}, D = {n_codewords}" if n_blocks else "dense"
+    return Task(
+        f"{where}, {title}",
+        {"data": where, "coding": title, "bytes_a_cell": bytes_a_cell},
+        lambda: train_ours(data, {**coding, **more}, None if n_blocks else MEMORY_FOR_PLAIN_CELLS),
+    )
 
 
 # -- the results file ----------------------------------------------------------------------------------------
@@ -329,7 +337,6 @@ FFLD2_COLUMNS: Columns = {
 TABLE_COLUMNS: Columns = {
     "data": _text("data"),
     "coding": _text("coding"),
-    "parts": lambda row: row.get("parts", "yes"),
     "bytes a cell": _text("bytes_a_cell"),
     "AP 07": _ap("ap_07"),
     "AP 10": _ap("ap_10"),
@@ -342,6 +349,8 @@ TABLE_COLUMNS: Columns = {
 
 
 # -- the command ---------------------------------------------------------------------------------------------
+
+_OF_A_CATEGORY = ("rigid", "table")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -366,9 +375,13 @@ def _run(chosen: argparse.Namespace) -> int:
             title = f"A part model of 1 mirrored component and 8 parts; longest side {LONGEST_SIDE} pixels."
         else:
             data = _table_data(chosen, folder)
-            tasks, columns = table_tasks(data), TABLE_COLUMNS
-            title = f"Codes a cell (M) and codewords (D): {data.label}, {data.train} → {data.test}."
-        name = f"training-{chosen.what}" + (f"-{data.label}" if chosen.what == "table" else "")
+            tasks, about = (
+                (rigid_tasks(data), "A rigid detector of three views")
+                if chosen.what == "rigid"
+                else (table_tasks(data), "Codes a cell (M) and codewords (D)")
+            )
+            columns, title = TABLE_COLUMNS, f"{about}: {data.label}, {data.train} → {data.test}."
+        name = f"training-{chosen.what}" + (f"-{data.label}" if chosen.what in _OF_A_CATEGORY else "")
         path = chosen.out or HERE / "results" / f"{name}.json"
         results = Results(path, title, columns, more)
         failed = _measure_all(tasks, results)
@@ -382,12 +395,13 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="what", required=True)
     for what, about in (
         ("dlib", "our rigid detector against dlib's"),
+        ("rigid", "a rigid detector of three views"),
         ("ffld2", "a part model on 240 pictures"),
         ("table", "codes a cell and codewords"),
     ):
         command = commands.add_parser(what, help=about)
         command.add_argument("--out", type=Path, help="save FILE.json, and FILE.md beside it")
-        if what == "table":
+        if what in _OF_A_CATEGORY:
             command.add_argument("--data", type=Path, help="VOC devkit (VOC2012's subset, or the sample set)")
             command.add_argument("--category", help="class to train (bicycle; digger of the sample set)")
             command.add_argument("--train", default="train", help="split to train on (%(default)s)")
@@ -395,7 +409,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     chosen = parser.parse_args(arguments)
     if chosen.out and not chosen.out.resolve().parent.is_dir():
         parser.error(f"{chosen.out}: its folder does not exist")
-    if chosen.what == "table" and chosen.data and not chosen.category:
+    if chosen.what in _OF_A_CATEGORY and chosen.data and not chosen.category:
         parser.error("--data needs a --category, too")
     return chosen
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.evaluation.test_voc_ap import dataset_of
 from visionkl.core.types import Annotation
@@ -18,6 +19,7 @@ from visionkl.datasets.sample import make_sample_set
 from visionkl.datasets.voc import VOC
 from visionkl.detection.model import Component, MixtureModel
 from visionkl.detection.samples import Samples
+from visionkl.detection.settings import TrainingSettings
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
@@ -290,20 +292,28 @@ def test_the_table_goes_on_where_it_was(modules, stand_in, sample, tmp_path, cap
     monkeypatch.setattr(modules.children, "watch", fail_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         modules.training.main(command)
-    assert [row["coding"] for row in rows_of(out)] == ["M = 2, D = 256", "M = 4, D = 256"]
+    assert [row["coding"] for row in rows_of(out)] == ["M = 4, D = 256", "dense"]
     assert modules.training.main(command) == 0
     rows = rows_of(out)
-    assert [row["bytes_a_cell"] for row in rows] == [2, 4, 128, 2, 1, 8, 4, 2]
-    assert [row["parts"] for row in rows] == ["no"] + ["yes"] * 7
-    assert [request["settings"] for _, request in stand_in][:3] == [
-        {"n_blocks": 2, "n_codewords": 256, "n_components": 3, "n_parts": 0, "min_overlap": 0.6},
-        {"n_blocks": 4, "n_codewords": 256},
+    assert [row["bytes_a_cell"] for row in rows] == [4, 128, 2, 1, 8, 4, 2]
+    assert [request["settings"] for _, request in stand_in][1:3] == [
         {"n_blocks": 0},
+        {"n_blocks": 2, "n_codewords": 256},
     ]
     given = [request["max_memory"] for _, request in stand_in]
     assert [memory is not None for memory in given] == [row["coding"] == "dense" for row in rows]
-    assert len(stand_in) == 8  # none was measured twice
+    assert len(stand_in) == 7  # none was measured twice
     assert "is there already" in capsys.readouterr().err
+
+
+def test_the_rigid_detector_is_that_of_the_recipe(modules, stand_in, sample, tmp_path):
+    out = tmp_path / "rigid.json"
+    command = ["rigid", "--data", str(sample), "--category", "robot", "--out", str(out)]
+    assert modules.training.main(command) == 0
+    (asked,) = [request["settings"] for _, request in stand_in]
+    recipe = yaml.safe_load((BENCHMARKS.parent / "models" / "rigid.yaml").read_text(encoding="utf-8"))
+    assert TrainingSettings(**asked) == TrainingSettings(**recipe)
+    assert [row["coding"] for row in rows_of(out)] == ["M = 2, D = 256"]
 
 
 def test_a_row_that_fails_is_told_and_the_others_go_on(modules, stand_in, tmp_path, capsys, monkeypatch):
