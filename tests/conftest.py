@@ -36,7 +36,7 @@ def _is_numerical(item: Any) -> bool:
 
 @pytest.fixture(scope="session")
 def build_folder(request: pytest.FixtureRequest) -> Path:
-    """Where CUDA kernels that were compiled for the CPU are kept; where they cannot be, the test is skipped."""
+    """Where CUDA kernels compiled for the CPU are kept; where they cannot be, the test is skipped."""
     from tests.backend.gpu import host_build
 
     missing = host_build.missing_compiler()
