@@ -1,6 +1,6 @@
 """Training end to end on a few generated pictures: it learns, it is repeatable, and it says what is wrong."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -129,6 +129,39 @@ def test_a_rigid_detector_needs_no_octave_for_parts(pictures, monkeypatch):
     found = detector.detect(image, threshold=-2.0)
     assert len(found) > 3
     assert found == detector.detect_in(pyramid, threshold=-2.0, overlap=0.5, n_jobs=1)
+
+
+class TestBeginningWithAModel:
+    def test_its_views_and_parts_are_kept_and_learned_anew(self, pictures, model):
+        notebook = Notebook()
+        settings = replace(QUICK, n_components=3, n_parts=0, n_codewords=32)
+        begun = train(pictures, "digger", settings, start=model, n_jobs=1, observer=notebook)
+        assert notebook.states[0].n_done > 1 + QUICK.mining_rounds  # no roots, no mixture
+        assert begun.codebooks.words.shape[1] == 32
+        assert begun.interval == settings.interval
+        for mine, theirs in zip(begun.components, model.components, strict=True):
+            assert mine.root.shape == theirs.root.shape
+            assert [part.anchor for part in mine.parts] == [part.anchor for part in theirs.parts]
+            assert not np.array_equal(mine.root, theirs.root)
+        assert evaluate_voc({"digger": DPMDetector.from_model(begun)}, pictures).mean_ap > 0.6
+        for number in (0, -1):
+            again = train(pictures, "digger", settings, start=model, state=notebook.states[number], n_jobs=1)
+            assert_same(begun, again)
+
+    def test_a_model_of_plain_cells_may_be_of_another_class_and_rigid(self, pictures, model):
+        components = tuple(replace(c, parts=(), box_weights=None) for c in model.components)
+        rigid = replace(model, components=components, codebooks=None, label="machine")
+        begun = DPMDetector(**{**asdict(QUICK), "root_rounds": 1}).fit(
+            pictures, "digger", start=DPMDetector.from_model(rigid)
+        )
+        assert begun.label == "digger"
+        assert begun.model.n_parts == 0
+        assert begun.model.codebooks is not None
+
+    def test_components_must_be_pairs(self, pictures, model):
+        odd = replace(model, components=model.components[:1])
+        with pytest.raises(DataError, match="do not come in pairs that are mirror images"):
+            train(pictures, "digger", QUICK, start=odd, n_jobs=1)
 
 
 def test_fit_is_training(pictures):

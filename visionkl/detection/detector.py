@@ -87,6 +87,7 @@ class DPMDetector:
         dataset: Dataset,
         label: str,
         *,
+        start: DPMDetector | None = None,
         observer: Observer | None = None,
         device: str | Device = CPU,
     ) -> DPMDetector:
@@ -99,6 +100,9 @@ class DPMDetector:
             from; where there are none, the surroundings of the objects are.
         label : str
             The class.
+        start : DPMDetector, optional
+            Begin with what this one has learned, be it published or your own: its views, parts and cell size
+            are kept, whatever the settings, and what they look for is learned anew.
         observer : visionkl.detection.plan.Observer, optional
             Told how training goes.
         device : str
@@ -112,7 +116,15 @@ class DPMDetector:
         """
         from visionkl.detection.training import train
 
-        model = train(dataset, label, self.settings, n_jobs=self.n_jobs, observer=observer, device=device)
+        model = train(
+            dataset,
+            label,
+            self.settings,
+            n_jobs=self.n_jobs,
+            observer=observer,
+            start=start.model if start else None,
+            device=device,
+        )
         self._matcher, self._matcher_on_gpu = Matcher(model), None
         return self
 

@@ -7,7 +7,7 @@ boxes that do are cut off at the border, as windows are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,7 +134,7 @@ def collect(
         if on_picture is not None:
             on_picture()
     n_difficult = sum(len(picture.all_boxes) - len(picture.boxes) for picture in pictures)
-    boxes = np.concatenate([np.zeros((0, 4)), *(picture.boxes for picture in pictures)])
+    boxes = _boxes(pictures)
     if len(boxes) < _FEWEST_OBJECTS:
         there = f"only {len(boxes)} object" if len(boxes) else "no object"
         beside = f", beside {n_difficult} marked difficult" if n_difficult else ""
@@ -144,7 +144,8 @@ def collect(
             "another split or class."
         )
     whole = np.concatenate([picture.whole for picture in pictures])
-    roots, groups, n_small = _shape_roots(boxes, whole, settings)
+    roots, groups = _shape_roots(boxes, whole, settings)
+    n_small = n_too_small(pictures, roots, settings)
     if n_small == len(boxes):
         cell = settings.cell_size
         rows, cols = min(roots, key=lambda root: root[0] * root[1])
@@ -170,8 +171,8 @@ def _picture(example: Example, size: tuple[int, int], label: str) -> TrainingPic
 
 def _shape_roots(
     boxes: Boxes, whole: npt.NDArray[np.bool_], settings: TrainingSettings
-) -> tuple[tuple[tuple[int, int], ...], tuple[npt.NDArray[np.intp], ...], int]:
-    """Group objects by aspect ratio; return root sizes, groups, and how many objects are too small."""
+) -> tuple[tuple[tuple[int, int], ...], tuple[npt.NDArray[np.intp], ...]]:
+    """Group objects by aspect ratio; return root sizes and groups."""
     chosen = np.flatnonzero(whole)
     if len(chosen) < _FEWEST_OBJECTS:
         chosen = np.arange(len(boxes))
@@ -179,6 +180,18 @@ def _shape_roots(
     n_groups = max(min(settings.n_components, len(chosen) // _OBJECTS_A_COMPONENT), 1)
     groups = tuple(chosen[group] for group in group_by_aspect(sizes[chosen], n_groups))
     roots = tuple(root_size(sizes[group], settings.cell_size) for group in groups)
+    return roots, groups
+
+
+def n_too_small(
+    pictures: Sequence[TrainingPicture], roots: Sequence[tuple[int, int]], settings: TrainingSettings
+) -> int:
+    """Count the objects that are smaller than any root filter at their picture's own resolution."""
+    boxes = _boxes(pictures)
     smallest = min(rows * cols for rows, cols in roots) * settings.cell_size**2
-    n_small = int((sizes.prod(axis=1) < settings.min_overlap * smallest).sum())
-    return roots, groups, n_small
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    return int((areas < settings.min_overlap * smallest).sum())
+
+
+def _boxes(pictures: Sequence[TrainingPicture]) -> Boxes:
+    return np.concatenate([np.zeros((0, 4)), *(picture.boxes for picture in pictures)])

@@ -159,6 +159,14 @@ def mirrored(component: Component) -> Component:
     )
 
 
+def are_mirrored(one: Component, other: Component) -> bool:
+    """Tell whether the roots of two components are mirror images of each other, nearly."""
+    if one.root.shape != other.root.shape or len(one.parts) != len(other.parts):
+        return False
+    largest = float(np.abs(one.root).max(initial=1e-12))
+    return bool(np.allclose(mirror(one.root), other.root, atol=1e-4 * largest))
+
+
 def n_cells(component: Component) -> int:
     """Count the cells of a component's filters."""
     return sum(filter_.shape[0] * filter_.shape[1] for filter_ in filters_of(component))

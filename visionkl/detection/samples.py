@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from visionkl.detection.matching import Placements
 from visionkl.detection.model import N_SCALE_BIASES, Component, MixtureModel
-from visionkl.detection.parameters import filters_of
+from visionkl.detection.parameters import filters_of, n_cells
+from visionkl.features.hog import N_CHANNELS
 from visionkl.features.pyramid import FeaturePyramid
 
 _PICKED_TOGETHER = 4096
@@ -94,6 +95,21 @@ class Samples:
     def _identities(self) -> npt.NDArray[np.int32]:
         shifts = self.shifts.reshape(len(self), 2 * self.shifts.shape[1])
         return np.concatenate([self.keys, shifts.astype(np.int32)], axis=1)
+
+
+def no_samples(model: MixtureModel) -> tuple[Samples, ...]:
+    """Return no samples of each component, of the kind that there will be."""
+    books = model.codebooks
+    depth, dtype = (N_CHANNELS, np.float32) if books is None else (books.n_blocks, books.code_dtype)
+    return tuple(
+        Samples(
+            np.zeros((0, depth * n_cells(component)), dtype),
+            np.zeros((0, len(component.parts), 2), np.int16),
+            np.zeros(0, np.uint8),
+            np.zeros((0, 4), np.int32),
+        )
+        for component in model.components
+    )
 
 
 def collect_samples(

@@ -30,23 +30,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from visionkl.backend.dispatch import CPU, Device, choose_device
 from visionkl.backend.gpu.device import enough_memory
 from visionkl.backend.scratch import give_back
-from visionkl.coding.codebooks import Codebooks
 from visionkl.core.errors import UsageError
 from visionkl.datasets.base import Dataset
+from visionkl.detection.begin import data_for, first_state, settings_of
 from visionkl.detection.boxes import learn_box_weights
 from visionkl.detection.initialise import place_parts
 from visionkl.detection.learner import Learner
 from visionkl.detection.model import Component, MixtureModel
 from visionkl.detection.objects import TrainingData, collect
-from visionkl.detection.parameters import n_cells, with_mirrors, without_mirrors
+from visionkl.detection.parameters import with_mirrors, without_mirrors
 from visionkl.detection.passes import Passes, joined, prepare
 from visionkl.detection.plan import Observer, Step, TrainingState, steps_of
-from visionkl.detection.samples import Samples
+from visionkl.detection.samples import no_samples
 from visionkl.detection.settings import TrainingSettings
 from visionkl.features.hog import N_CHANNELS
 from visionkl.parallel.executor import Executor, make_executor
@@ -95,6 +94,7 @@ def train_on(
     max_memory: int | None = None,
     observer: Observer | None = None,
     state: TrainingState | None = None,
+    start: MixtureModel | None = None,
     device: str | Device = CPU,
 ) -> MixtureModel:
     """Train a model on what was collected with the same settings.
@@ -115,6 +115,8 @@ def train_on(
         Told how it goes.
     state : TrainingState, optional
         Go on from here instead of beginning anew; data and settings must be the same.
+    start : MixtureModel, optional
+        Begin with this model; its views, parts and cells take the place of those of the settings.
     device : str
         Where pictures are described and searched, and samples gone over: "cpu", "cuda" (an error where no GPU
         computes), "cuda:1", or "auto": a GPU if there is one.
@@ -126,6 +128,9 @@ def train_on(
     where = choose_device(device, "train")
     if where.is_gpu and executor is not None:
         raise UsageError(f"train: one process trains on {where}; leave out 'executor', or 'device'.")
+    if start is not None:
+        settings = settings_of(start, settings)
+        data = data_for(start, data, settings)
     if state is not None and state.n_done >= len(steps_of(settings)):
         return _finished(state, data, settings)
     observer = observer or Observer()
@@ -146,6 +151,8 @@ def train_on(
                 codebooks=state.model.codebooks if state else None,
                 n_jobs=n_jobs,
             )
+            if start is not None and state is None:
+                state = first_state(start, data, settings, passes.codebooks)
             memory = max_memory or _DEFAULT_MEMORY
             learner = Learner(settings, len(data.pictures), passes.codebooks, memory, n_jobs, where)
             return _Trainer(passes, learner).run(state)
@@ -217,7 +224,7 @@ class _Trainer:
 
     def _mine_and_solve(self, step: Step, state: TrainingState) -> tuple[TrainingState, dict[str, Any]]:
         figures: dict[str, Any] = {}
-        if step.stage == "parts" and step.round == step.mining == 0:
+        if step.stage == "parts" and not state.model.n_parts:
             state = self._add_parts(state)
         if step.mining == 0:
             placed = self.passes.place_objects(state.model)
@@ -247,7 +254,7 @@ class _Trainer:
         )
         model = replace(state.model, components=with_mirrors(components))
         # Samples without parts are of no use any more.
-        nothing = _no_samples(model, state.negatives[0].features.dtype, self.passes.codebooks)
+        nothing = no_samples(model)
         return replace(state, model=model, positives=nothing, negatives=nothing)
 
     # -- boxes -----------------------------------------------------------------------------------------------
@@ -269,18 +276,3 @@ class _Trainer:
         )
         model = replace(state.model, components=learned)
         return replace(state, n_done=state.n_done + 1, model=model), {"placed": sum(map(len, boxes))}
-
-
-def _no_samples(
-    model: MixtureModel, dtype: npt.DTypeLike, codebooks: Codebooks | None
-) -> tuple[Samples, ...]:
-    depth = N_CHANNELS if codebooks is None else codebooks.n_blocks
-    return tuple(
-        Samples(
-            np.zeros((0, depth * n_cells(component)), dtype),
-            np.zeros((0, len(component.parts), 2), np.int16),
-            np.zeros(0, np.uint8),
-            np.zeros((0, 4), np.int32),
-        )
-        for component in model.components
-    )

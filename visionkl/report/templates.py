@@ -23,7 +23,8 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from visionkl.detection.model import Component, MixtureModel, Part
-from visionkl.features.hog import glyphs, mirror
+from visionkl.detection.parameters import are_mirrored
+from visionkl.features.hog import glyphs
 from visionkl.report.plots import new_figure
 
 Picture = npt.NDArray[np.uint8]
@@ -45,16 +46,11 @@ def views(model: MixtureModel) -> list[tuple[int, int | None]]:
     rest = list(range(len(model.components)))
     while rest:
         first = rest.pop(0)
-        twin = next((i for i in rest if _are_mirrored(model.components[first], model.components[i])), None)
+        twin = next((i for i in rest if are_mirrored(model.components[first], model.components[i])), None)
         if twin is not None:
             rest.remove(twin)
         pairs.append((first, twin))
     return pairs
-
-
-def _are_mirrored(one: Component, other: Component) -> bool:
-    same_shape = one.root.shape == other.root.shape and len(one.parts) == len(other.parts)
-    return same_shape and bool(np.allclose(mirror(one.root), other.root, atol=1e-4 * _largest(one.root)))
 
 
 def _largest(weights: npt.NDArray[np.float32]) -> float:

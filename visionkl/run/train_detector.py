@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visionkl._version import __version__
+from visionkl.core.errors import UsageError
 from visionkl.detection.settings import TrainingSettings
 from visionkl.run.console import Console, duration_text, run_command
 from visionkl.run.make_sample import SAMPLE_FOLDER, generate_if_missing
@@ -61,6 +62,9 @@ class TrainOptions:
         The list of pictures to score on; by default val, or test where there is none.
     category : str, optional
         The class to find; may be left out where there is one only.
+    start_from : Path, optional
+        Begin with this model, a safetensors file or a published .mat: its views, parts and cell size are
+        kept, and what they look for is learned anew.
     out : Path, optional
         Folder of the run, made new; a number is appended if it is there. By default in runs.
     resume : str, optional
@@ -84,6 +88,7 @@ class TrainOptions:
     train_split: str | None = None
     val_split: str | None = None
     category: str | None = None
+    start_from: Path | None = None
     out: Path | None = None
     resume: str | None = field(default=None, metadata={"bare": NEWEST})
     max_memory: str = "8G"
@@ -101,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     """Train, score and report; the document that it returns is that of `--json`."""
     from visionkl.backend.dispatch import choose_device
+    from visionkl.detection.begin import data_for, settings_of
     from visionkl.run.run_folder import RunFolder
     from visionkl.run.training_data import check_validation, open_splits, read_objects
     from visionkl.run.training_facts import training_facts
@@ -110,11 +116,16 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     if options.resume is not None:
         options, run = reopen(options, console, _COMMAND)
     options = _completed(options)
+    start = _model_to_begin_with(options)
+    if start is not None:
+        options = dataclasses.replace(options, settings=settings_of(start, options.settings))
     generate_if_missing(options.data, console)
     max_memory = parse_bytes(options.max_memory)
 
     train_set, val_set, label = open_splits(options)
     data = read_objects(train_set, label, options.settings, console)
+    if start is not None:
+        data = data_for(start, data, options.settings)
     check_validation(val_set, data, console)
     facts = training_facts(data, options.settings, console.jobs)
     if options.dry_run:
@@ -131,7 +142,7 @@ def train_detector(options: TrainOptions, console: Console) -> dict[str, Any]:
     if device.is_gpu:
         console.note(f"pictures are described and searched on {device}")
     with going_on_later(run, console, run.checkpoint.is_file):
-        model, cost = _train(data, options.settings, max_memory, run, console, device)
+        model, cost = _train(data, options.settings, start, max_memory, run, console, device)
         result, model = _evaluate(model, val_set, run, console, device)
         document = _document(options, run, train_set, facts, model, result, cost)
         _write_report(run, document, model, result, val_set, console)
@@ -155,12 +166,26 @@ def _completed(options: TrainOptions) -> TrainOptions:
     return options
 
 
+def _model_to_begin_with(options: TrainOptions) -> MixtureModel | None:
+    """Read the model of --start-from."""
+    from visionkl.detection.detector import DPMDetector
+    from visionkl.store import load
+
+    if options.start_from is None:
+        return None
+    detector = load(options.start_from)
+    if not isinstance(detector, DPMDetector):
+        raise UsageError(f"{options.start_from}: this is no detector, so training cannot begin with it.")
+    return detector.model
+
+
 # -- training ------------------------------------------------------------------------------------------------
 
 
 def _train(
     data: TrainingData,
     settings: TrainingSettings,
+    start: MixtureModel | None,
     max_memory: int,
     run: RunFolder,
     console: Console,
@@ -168,6 +193,7 @@ def _train(
 ) -> tuple[MixtureModel, dict[str, float]]:
     """Train from where the run stands; the model, and what time and memory it took."""
     from visionkl.detection import plan, training
+    from visionkl.detection.begin import n_left_out
     from visionkl.run.run_folder import DetectorObserver
 
     state = run.state()
@@ -175,7 +201,8 @@ def _train(
     if state is not None:
         console.note(f"going on after step {state.n_done} of {len(steps)}")
     run.work.mkdir(exist_ok=True)
-    observer = DetectorObserver(run, console, steps, state.n_done if state is not None else 0)
+    n_done = state.n_done if state is not None else n_left_out(settings) if start is not None else 0
+    observer = DetectorObserver(run, console, steps, n_done)
     model = training.train_on(
         data,
         settings,
@@ -184,6 +211,7 @@ def _train(
         max_memory=max_memory,
         observer=observer,
         state=state,
+        start=start,
         device=device,
     )
     console.note(f"trained in {duration_text(observer.seconds)}: {model}")

@@ -30,7 +30,7 @@ class Trainer:
         return ["codebooks", "roots", "parts", "boxes"]
 
     def train_on(self, data, settings, *, n_jobs=None, executor=None, folder=None,
-                 max_memory=None, observer=None, state=None, device=None):  # fmt: skip
+                 max_memory=None, observer=None, state=None, start=None, device=None):  # fmt: skip
         n = len(data.pictures)
         self.seen = {"n_pictures": n, "max_memory": max_memory, "settings": settings}
         model = first_model(data, settings) if state is None else state.model

@@ -86,6 +86,8 @@ class TestFailures:
             ([*ARGUMENTS, "--n-parts", "-1"], 2, "The 'n_parts' parameter"),
             ([*ARGUMENTS, "--n-parts", "few"], 2, "--n-parts must be a whole number, not 'few'"),
             ([*ARGUMENTS, "--cell-size", "6"], 2, "multiple of 4"),
+            ([*ARGUMENTS, "--start-from", "no.mat"], 3, "no.mat: there is no such file"),
+            ([*ARGUMENTS, "--start-from", "bad.yaml"], 3, "bad.yaml"),
             ([*ARGUMENTS, "--config", "bad.yaml"], 2, "'n_prats' is not accepted"),
             ([*ARGUMENTS, "--out", "bad.yaml/x"], 3, "cannot make this folder"),
         ],

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.run.train_detector.small_trainer import ARGUMENTS, last_line
 
@@ -86,3 +87,11 @@ def test_real_training_end_to_end_interrupted_and_resumed(pictures, tmp_path):
     assert resumed.returncode == 0, resumed.stderr
     models = [tmp_path / folder / "digger.safetensors" for folder in ("whole", "runs/part")]
     assert models[0].read_bytes() == models[1].read_bytes()
+
+    begun = train_real(tmp_path, *ARGUMENTS, "--start-from", models[0], "--out", "begun", *SMALL[2:])
+    assert begun.returncode == 0, begun.stderr
+    assert "step 3 of 4: parts" in begun.stderr
+    assert "step 1 of" not in begun.stderr
+    config = yaml.safe_load((tmp_path / "begun/config.yaml").read_text())
+    assert config["start_from"] == str(models[0])
+    assert config["n_components"] == 1  # the model's; the default is another
