@@ -2,6 +2,7 @@
 
     python benchmarks/training.py dlib      our rigid detector against dlib's: time, memory, AP
     python benchmarks/training.py rigid     a rigid detector of three views: time, memory, AP
+    python benchmarks/training.py begin     a part model that begins with a published one: time, memory, AP
     python benchmarks/training.py ffld2     a part model on 240 pictures of persons, beside a quoted figure
     python benchmarks/training.py table     codes a cell and codewords: AP, size, time (hours on photographs)
 
@@ -76,6 +77,8 @@ QUOTED = {
 }
 WANTED = {"program": "wanted", "seconds": 120.0, "peak_memory": 0.6e9, "note": "at most"}
 
+#: Codes a cell and codewords of part models that begin with another one.
+CODINGS_BEGUN = [(2, 256), (1, 256)]
 #: Codes a cell and codewords; 0 for plain cells, which take longest. Two bytes a code come last.
 CODINGS = [(4, 256), (0, 0), (2, 256), (1, 256), (4, 512), (2, 512), (1, 512)]
 #: Plain cells are given this much memory: in what codes need, a few thousand hard negatives would fit.
@@ -111,7 +114,9 @@ class Data:
         return VOC(self.root, year=self.year, split=name)
 
 
-def train_ours(data: Data, settings: dict[str, Any], max_memory: int | None = None) -> dict[str, Any]:
+def train_ours(
+    data: Data, settings: dict[str, Any], max_memory: int | None = None, start: Path | None = None
+) -> dict[str, Any]:
     """Train and apply our detector in a process of its own."""
     request = {
         "root": str(data.root),
@@ -121,6 +126,7 @@ def train_ours(data: Data, settings: dict[str, Any], max_memory: int | None = No
         "label": data.label,
         "settings": settings,
         "max_memory": max_memory,
+        "start": str(start) if start else None,
         "threads": usable_cores(),
     }
     return _figures([sys.executable, str(HERE / "training_worker.py")], request, data)
@@ -227,13 +233,21 @@ def rigid_tasks(data: Data) -> Iterator[Task]:
     yield _table_task(data, usual.n_blocks, usual.n_codewords, RIGID_VIEWS)
 
 
+def begin_tasks(data: Data, start: Path) -> Iterator[Task]:
+    """Train the detector of a category, beginning with a model."""
+    for n_blocks, n_codewords in CODINGS_BEGUN:
+        yield _table_task(data, n_blocks, n_codewords, {}, start)
+
+
 def table_tasks(data: Data) -> Iterator[Task]:
     """Train the detector of a category with all kinds of codes, and without."""
     for n_blocks, n_codewords in CODINGS:
         yield _table_task(data, n_blocks, n_codewords, {})
 
 
-def _table_task(data: Data, n_blocks: int, n_codewords: int, more: dict[str, Any]) -> Task:
+def _table_task(
+    data: Data, n_blocks: int, n_codewords: int, more: dict[str, Any], start: Path | None = None
+) -> Task:
     where = f"{data.split(data.train).name}, {data.label}"
     coding = {"n_blocks": n_blocks, "n_codewords": n_codewords} if n_blocks else {"n_blocks": 0}
     bytes_a_cell = n_blocks * (1 if n_codewords <= 256 else 2) if n_blocks else 32 * 4
@@ -241,7 +255,7 @@ def _table_task(data: Data, n_blocks: int, n_codewords: int, more: dict[str, Any
     return Task(
         f"{where}, {title}",
         {"data": where, "coding": title, "bytes_a_cell": bytes_a_cell},
-        lambda: train_ours(data, {**coding, **more}, None if n_blocks else MEMORY_FOR_PLAIN_CELLS),
+        lambda: train_ours(data, {**coding, **more}, None if n_blocks else MEMORY_FOR_PLAIN_CELLS, start),
     )
 
 
@@ -350,7 +364,7 @@ TABLE_COLUMNS: Columns = {
 
 # -- the command ---------------------------------------------------------------------------------------------
 
-_OF_A_CATEGORY = ("rigid", "table")
+_OF_A_CATEGORY = ("rigid", "begin", "table")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -375,11 +389,12 @@ def _run(chosen: argparse.Namespace) -> int:
             title = f"A part model of 1 mirrored component and 8 parts; longest side {LONGEST_SIDE} pixels."
         else:
             data = _table_data(chosen, folder)
-            tasks, about = (
-                (rigid_tasks(data), "A rigid detector of three views")
-                if chosen.what == "rigid"
-                else (table_tasks(data), "Codes a cell (M) and codewords (D)")
-            )
+            if chosen.what == "rigid":
+                tasks, about = rigid_tasks(data), "A rigid detector of three views"
+            elif chosen.what == "begin":
+                tasks, about = begin_tasks(data, chosen.start), f"A part model begun with {chosen.start.name}"
+            else:
+                tasks, about = table_tasks(data), "Codes a cell (M) and codewords (D)"
             columns, title = TABLE_COLUMNS, f"{about}: {data.label}, {data.train} → {data.test}."
         name = f"training-{chosen.what}" + (f"-{data.label}" if chosen.what in _OF_A_CATEGORY else "")
         path = chosen.out or HERE / "results" / f"{name}.json"
@@ -396,6 +411,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     for what, about in (
         ("dlib", "our rigid detector against dlib's"),
         ("rigid", "a rigid detector of three views"),
+        ("begin", "a part model that begins with another one"),
         ("ffld2", "a part model on 240 pictures"),
         ("table", "codes a cell and codewords"),
     ):
@@ -406,6 +422,8 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
             command.add_argument("--category", help="class to train (bicycle; digger of the sample set)")
             command.add_argument("--train", default="train", help="split to train on (%(default)s)")
             command.add_argument("--test", default="val", help="split to score on (%(default)s)")
+        if what == "begin":
+            command.add_argument("--start", type=Path, required=True, help="model to begin with")
     chosen = parser.parse_args(arguments)
     if chosen.out and not chosen.out.resolve().parent.is_dir():
         parser.error(f"{chosen.out}: its folder does not exist")

@@ -20,6 +20,7 @@ from visionkl.detection import plan, training
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.settings import TrainingSettings
 from visionkl.evaluation.search import search
+from visionkl.store import load
 
 
 class CacheMeter(plan.Observer):
@@ -37,6 +38,7 @@ def train(request: dict[str, Any]) -> DPMDetector:
     """Train with the settings that are asked for."""
     data = VOC(request["root"], year=request["year"], split=request["train"])
     settings = TrainingSettings(**request["settings"])
+    start_from = load(request["start"]).model if request.get("start") else None
     cache = CacheMeter()
     start, computed = time.perf_counter(), sum(os.times()[:4])
     model = training.train(
@@ -46,6 +48,7 @@ def train(request: dict[str, Any]) -> DPMDetector:
         n_jobs=request["threads"],
         max_memory=request["max_memory"],
         observer=cache,
+        start=start_from,
     )
     answer(
         "training",

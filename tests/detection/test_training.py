@@ -11,6 +11,7 @@ from visionkl.datasets.base import Dataset
 from visionkl.datasets.sample import make_sample_set
 from visionkl.datasets.voc import VOC
 from visionkl.detection import learner, passes
+from visionkl.detection.begin import data_for, first_state, settings_of
 from visionkl.detection.detector import DPMDetector
 from visionkl.detection.model import MixtureModel
 from visionkl.detection.objects import collect
@@ -19,6 +20,7 @@ from visionkl.detection.pyramids import PyramidSettings
 from visionkl.detection.settings import TrainingSettings
 from visionkl.detection.training import train
 from visionkl.evaluation.voc import evaluate_voc
+from visionkl.interop.voc_dpm import read_voc_dpm
 
 QUICK = TrainingSettings(
     n_components=1,
@@ -157,6 +159,23 @@ class TestBeginningWithAModel:
         assert begun.label == "digger"
         assert begun.model.n_parts == 0
         assert begun.model.codebooks is not None
+
+    @pytest.mark.realdata
+    @pytest.mark.parametrize("name", ["VOC2007_bicycle", "VOC2007_bus", "VOC2007_person", "INRIA_person"])
+    def test_published_models_can_be_begun_with(self, realdata, pictures, name):
+        published = read_voc_dpm(realdata / "voc_dpm_models" / f"{name}_final.mat")
+        settings = settings_of(published, QUICK)
+        assert (settings.n_components, settings.n_parts) == (len(published.components) // 2, 8)
+        data = data_for(published, collect(pictures, "digger", settings), settings)
+        rows = [component.root.shape[0] for component in published.components]
+        assert data.padding[0] == max(rows)
+        state = first_state(published, data, settings, None)
+        for mine, theirs in zip(state.model.components, published.components, strict=True):
+            np.testing.assert_allclose(mine.root, theirs.root, atol=1e-5)
+            for part, original in zip(mine.parts, theirs.parts, strict=True):
+                assert part.anchor == original.anchor
+                np.testing.assert_allclose(part.weights, original.weights, atol=1e-5)
+                np.testing.assert_allclose(part.deformation, original.deformation, atol=1e-5)
 
     def test_components_must_be_pairs(self, pictures, model):
         odd = replace(model, components=model.components[:1])
