@@ -179,7 +179,8 @@ inner.stdin.write(b"\\n"); inner.stdin.close(); inner.wait()
 def test_our_worker_trains_searches_and_saves(modules, sample, tmp_path, monkeypatch, capsys):
     asked = {}
 
-    def train(dataset, label, settings, *, n_jobs, max_memory, observer):
+    def train(dataset, label, settings, *, n_jobs, max_memory, observer, start):
+        assert start is None
         asked.update(n_pictures=len(dataset), label=label, settings=settings, n_jobs=n_jobs)
         samples = Samples(
             np.zeros((7, 5), np.uint8), np.zeros((5, 0, 2), np.int16), np.zeros(5, np.uint8),

@@ -38,6 +38,7 @@ def views(model: MixtureModel) -> list[tuple[int, int | None]]:
 
     Examples
     --------
+    >>> from visionkl.features.hog import mirror
     >>> root = np.random.default_rng(0).random((3, 4, 32), np.float32)
     >>> views(MixtureModel("x", (Component(root), Component(mirror(root)), Component(root[:2]))))
     [(0, 1), (2, None)]
@@ -51,10 +52,6 @@ def views(model: MixtureModel) -> list[tuple[int, int | None]]:
             rest.remove(twin)
         pairs.append((first, twin))
     return pairs
-
-
-def _largest(weights: npt.NDArray[np.float32]) -> float:
-    return float(np.abs(weights).max(initial=1e-12))
 
 
 def root_picture(component: Component, *, cell_pixels: int = 24) -> Picture:
