@@ -47,6 +47,20 @@ def test_the_table_is_that_of_the_results(label, kind, row):
         assert computing == f"{row['cpu_seconds']:.0f} s"
 
 
+def test_what_begins_with_a_model_is_that_of_the_results():
+    bicycles, buses = measured("training-begin-bicycle"), measured("training-begin-bus")
+    for bicycle, bus in zip(bicycles, buses, strict=True):
+        title = bicycle["coding"].replace("M = ", "").replace(", D = ", " × ")
+        (line,) = [
+            x for x in PAGE.splitlines() if x.startswith(f"| begun with the published model, {title} ")
+        ]
+        assert cells_of(line)[1:] == [
+            str(bicycle["bytes_a_cell"]),
+            *(f"{100 * row['ap_07']:.1f}" for row in (bicycle, bus)),
+            f"{bicycle['seconds']:.0f} s, {bus['seconds']:.0f} s",
+        ]
+
+
 def test_other_trainers_are_those_of_the_results():
     page = " ".join(PAGE.split())
     for data, title in (("sample set", "sample set"), ("raccoon", "raccoons")):
