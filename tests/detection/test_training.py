@@ -152,11 +152,12 @@ class TestBeginningWithAModel:
 
     def test_a_model_of_plain_cells_may_be_of_another_class_and_rigid(self, pictures, model):
         components = tuple(replace(c, parts=(), box_weights=None) for c in model.components)
-        rigid = replace(model, components=components, codebooks=None, label="machine")
+        rigid = replace(model, components=components, codebooks=None, label="machine", threshold=-3.0)
         begun = DPMDetector(**{**asdict(QUICK), "root_rounds": 1}).fit(
             pictures, "digger", start=DPMDetector.from_model(rigid)
         )
         assert begun.label == "digger"
+        assert begun.threshold == model.threshold
         assert begun.model.n_parts == 0
         assert begun.model.codebooks is not None
 

@@ -152,7 +152,8 @@ def train_on(
                 n_jobs=n_jobs,
             )
             if start is not None and state is None:
-                state = first_state(start, data, settings, passes.codebooks)
+                shown = replace(start, threshold=_THRESHOLD)  # its own was for its scores
+                state = first_state(shown, data, settings, passes.codebooks)
             memory = max_memory or _DEFAULT_MEMORY
             learner = Learner(settings, len(data.pictures), passes.codebooks, memory, n_jobs, where)
             return _Trainer(passes, learner).run(state)
